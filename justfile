@@ -1,0 +1,35 @@
+# Everything a change must pass, with the npm servers too
+check:
+    .ci/run
+
+# All tests under the race detector; or one package: just test ./watch
+test *args="./...":
+    go test -race {{args}}
+
+# Build the binary into bin/
+build:
+    go build -o bin/harness ./cmd/harness
+
+# The chosen linters and formatters (five minutes to build the first time)
+lint:
+    go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0 run
+
+# Rewrite the golden files, to be read like code before they are committed
+golden:
+    go test $(grep -rl --include='*_test.go' '"update"' . | xargs -n1 dirname | sort -u) -update
+
+# 60 seconds of each fuzz target
+fuzz time="60s":
+    for p in $(go list ./...); do for f in $(go test -list '^Fuzz' $p | grep ^Fuzz); do go test -run '^$' -fuzz "^$f\$" -fuzztime {{time}} $p || exit 1; done; done
+
+# Figures of the real binary against its lower bound
+bench *args="":
+    go test -run '^$' -bench . -timeout 60m {{args}} ./integration/bench
+
+# 200 random edits, a third of them broken, under 100 upstreams and 20 sessions that never stop calling
+soak *args="-upstreams 100 -sessions 20 -edits 200":
+    go test -run TestSoak -timeout 60m -v ./integration {{args}}
+
+# Against the heavy servers and an exhausted kernel: needs Go, Node and root
+real:
+    go test -tags real -run Real -timeout 60m -v ./integration ./watch
