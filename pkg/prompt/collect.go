@@ -1,0 +1,136 @@
+package prompt
+
+import (
+	"cmp"
+	"path"
+	"slices"
+	"strings"
+)
+
+// Entry is one file of a prompt directory as it was read.
+type Entry struct {
+	Name string // in its directory
+	Data []byte // nil when Err is set; Collect keeps it
+	Err  error  // why the file was not read: not regular, too large, a link too far, ...
+}
+
+// Dir is one prompt directory as it was read.
+type Dir struct {
+	Path    string
+	Entries []Entry // those that Matches
+	Missing bool    // there is no such directory
+	Err     error   // why a directory that is there could not be listed
+}
+
+// Collect makes the prompts of all directories, which come in the order of
+// precedence: of equal names the earlier directory wins, and within one
+// directory the bytewise smaller file name (PRM-1).
+//
+// A file that cannot be used is skipped with a warning; if previous, which maps
+// a file to the last good prompt of it, has a version, that one is served on
+// (PRM-4). kept is what to give as previous next time: it holds every file that
+// is still there, so a file that was removed does not come back when a broken
+// one takes its place. A directory that cannot be listed keeps what it had; one
+// that is gone has nothing.
+//
+// prompts are sorted by name; warnings stand in the order of dirs. previous is
+// not changed.
+func Collect(dirs []Dir, previous map[string]*Prompt) (prompts []*Prompt, warnings []Fault, kept map[string]*Prompt) {
+	c := collector{previous: previous, kept: map[string]*Prompt{}, winners: map[string]*Prompt{}}
+	for _, d := range dirs {
+		c.dir(d)
+	}
+	for _, p := range c.winners {
+		prompts = append(prompts, p)
+	}
+	slices.SortFunc(prompts, func(a, b *Prompt) int { return cmp.Compare(a.Name, b.Name) })
+	return prompts, c.warnings, c.kept
+}
+
+// collector is the state of one Collect.
+type collector struct {
+	previous map[string]*Prompt
+	kept     map[string]*Prompt // by file
+	winners  map[string]*Prompt // by name
+	warnings []Fault
+}
+
+func (c *collector) warn(file string, line int, message string) {
+	c.warnings = append(c.warnings, Fault{File: file, Line: line, Message: message})
+}
+
+// dir takes in one directory. A directory that was listed before is passed over
+// rather than reported as its own rival.
+func (c *collector) dir(d Dir) {
+	switch {
+	case d.Missing:
+		c.warn(d.Path, 0, "no such directory")
+	case d.Err != nil:
+		c.unlisted(d)
+	}
+	entries := slices.SortedFunc(slices.Values(d.Entries), func(a, b Entry) int { return cmp.Compare(a.Name, b.Name) })
+	seen := map[string]bool{}
+	for _, e := range entries {
+		file := path.Join(d.Path, e.Name)
+		if !Matches(e.Name) || seen[file] {
+			continue
+		}
+		seen[file] = true
+		c.file(file, e)
+	}
+}
+
+// unlisted keeps what a directory had when it can no longer be listed.
+func (c *collector) unlisted(d Dir) {
+	c.warn(d.Path, 0, d.Err.Error())
+	var files []string
+	for file := range c.previous {
+		if path.Dir(file) == path.Clean(d.Path) {
+			files = append(files, file)
+		}
+	}
+	slices.Sort(files)
+	for _, file := range files {
+		c.serve(c.previous[file])
+	}
+}
+
+// file takes in one file: parsed, or as it was before.
+func (c *collector) file(file string, e Entry) {
+	if strings.Contains(nameOf(file), "__") {
+		c.warn(file, 1, `skipped: a prompt's name cannot hold "__", which separates upstreams from their own names`)
+		return
+	}
+	p, fault := c.parse(file, e)
+	if fault == nil {
+		c.serve(p)
+		return
+	}
+	if last := c.previous[file]; last != nil {
+		fault.Message += "; the version before it is still served"
+		c.serve(last)
+	}
+	c.warnings = append(c.warnings, *fault)
+}
+
+func (c *collector) parse(file string, e Entry) (*Prompt, *Fault) {
+	if e.Err != nil {
+		return nil, &Fault{File: file, Line: 1, Message: e.Err.Error()}
+	}
+	p, warnings, fault := Parse(file, e.Data)
+	c.warnings = append(c.warnings, warnings...)
+	return p, fault
+}
+
+// serve keeps p and lets it win its name unless that is taken.
+func (c *collector) serve(p *Prompt) {
+	c.kept[p.File] = p
+	winner, taken := c.winners[p.Name]
+	if !taken {
+		c.winners[p.Name] = p
+		return
+	}
+	if winner.File != p.File {
+		c.warn(p.File, 1, "skipped: "+winner.File+" has the same name and comes first")
+	}
+}
