@@ -1,0 +1,237 @@
+package fakeup
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// hold is how long the tool "tag" collects calls before it answers them in
+// reverse.
+const hold = 5 * time.Millisecond
+
+// server is one running fake upstream.
+type server struct {
+	options
+	out   *writer
+	rec   *recorder
+	offer *offer
+
+	mu     sync.Mutex
+	held   []string                // answers of "tag", in the order asked
+	asked  map[string]chan message // by id, for "ask"
+	asks   int
+	isDeaf bool
+}
+
+// Main runs the program and returns its exit code. args are without the
+// program's name.
+func Main(args []string) int {
+	o, err := parse(args, os.Stderr)
+	if err != nil {
+		return 2
+	}
+	rec, err := newRecorder(o.record)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	s := &server{
+		options: o, rec: rec, offer: newOffer(o), asked: map[string]chan message{},
+		out: &writer{out: os.Stdout, noise: o.noise, resultFirst: o.resultFirst},
+	}
+	rec.add(Started, strings.Join(os.Args, " "))
+	go s.signals()
+	if o.linger {
+		select {}
+	}
+	s.spawn()
+	if o.toolsFile != "" {
+		go s.offer.watch(ctx, o.toolsFile, s.changed)
+	}
+	return s.serve(os.Stdin)
+}
+
+// signals records SIGTERM and exits on it, unless it is to be ignored. A
+// lingering child ignores it.
+func (s *server) signals() {
+	c := make(chan os.Signal, 1)
+	signal.Notify(c, syscall.SIGTERM, syscall.SIGHUP)
+	for sig := range c {
+		s.rec.add(Signaled, sig.String())
+		if !s.ignoreTerm && !s.linger {
+			os.Exit(0)
+		}
+	}
+}
+
+// spawn has the children that -heir and -family ask for.
+func (s *server) spawn() {
+	child := func(session bool) *exec.Cmd {
+		c := exec.Command("/proc/self/exe", "-linger", "-record", s.record)
+		c.Args[0] = Name
+		c.SysProcAttr = &syscall.SysProcAttr{Setsid: session}
+		return c
+	}
+	var children []*exec.Cmd
+	if s.heir {
+		c := child(false)
+		c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr
+		children = append(children, c)
+	}
+	if s.family {
+		children = append(children, child(false), child(true))
+	}
+	for _, c := range children {
+		if err := c.Start(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+	}
+}
+
+// serve handles lines until stdin ends, and returns the exit code.
+func (s *server) serve(stdin io.Reader) int {
+	in := bufio.NewReaderSize(stdin, 1<<16)
+	for {
+		time.Sleep(s.readDelay)
+		line, err := in.ReadBytes('\n')
+		if len(line) > 0 {
+			s.handle(bytes.TrimRight(line, "\n"))
+		}
+		s.mu.Lock()
+		deaf := s.isDeaf
+		s.mu.Unlock()
+		if deaf {
+			select {}
+		}
+		if err != nil {
+			break
+		}
+	}
+	s.rec.add(EOF, "")
+	if s.ignoreEOF {
+		select {}
+	}
+	return 0
+}
+
+// handle acts on one line. What answers late does so on a goroutine.
+func (s *server) handle(line []byte) {
+	s.rec.add(Received, string(line))
+	var m message
+	if json.Unmarshal(line, &m) != nil {
+		return
+	}
+	switch {
+	case s.exitOn.has(m.Method):
+		os.Exit(1)
+	case m.Method == "":
+		s.answered(m)
+	case m.ID == nil || s.mute.has(m.Method):
+	case s.refuse.has(m.Method):
+		s.out.fault(m.ID, -32600, m.Method+" is refused here", "")
+	default:
+		s.request(m)
+	}
+}
+
+func (s *server) request(m message) {
+	switch m.Method {
+	case "initialize":
+		go s.initialize(m)
+	case "ping":
+		s.out.result(m.ID, `{}`)
+	case "tools/list":
+		s.list(m)
+	case "tools/call":
+		var c call
+		if err := json.Unmarshal(m.Params, &c); err != nil {
+			s.out.fault(m.ID, -32602, err.Error(), "")
+			return
+		}
+		s.call(m, c)
+	default:
+		s.out.fault(m.ID, -32601, "no method "+m.Method, "")
+	}
+}
+
+func (s *server) initialize(m message) {
+	s.coldStart()
+	if s.stderrFirst > 0 {
+		flood(s.stderrFirst)
+	}
+	if s.banner != "" {
+		s.out.unfinished(s.banner + "\n\n")
+	}
+	extra := ""
+	if s.instructions != "" {
+		extra = `,"instructions":` + quote(s.instructions)
+	}
+	s.out.result(m.ID, `{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true}},`+
+		`"serverInfo":{"name":"fake","version":"1"}`+extra+`}`)
+}
+
+// coldStart waits like a package manager that downloads before it runs: once
+// it got through, the next start is quick.
+func (s *server) coldStart() {
+	if s.startMarker != "" {
+		if _, err := os.Stat(s.startMarker); err == nil {
+			return
+		}
+	}
+	time.Sleep(s.startDelay)
+	if s.startMarker != "" {
+		os.WriteFile(s.startMarker, nil, 0o600)
+	}
+}
+
+func (s *server) list(m message) {
+	var p struct {
+		Cursor *string `json:"cursor"`
+	}
+	json.Unmarshal(m.Params, &p)
+	page, ok := s.offer.page(p.Cursor, s.page)
+	if !ok {
+		s.out.fault(m.ID, -32602, "no such cursor", "")
+		return
+	}
+	s.out.result(m.ID, page)
+	if s.storm {
+		s.changed()
+	}
+}
+
+func (s *server) changed() { s.out.notify("notifications/tools/list_changed", "{}") }
+
+// answered hands an answer of the client to the tool that asked.
+func (s *server) answered(m message) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c, ok := s.asked[string(m.ID)]; ok {
+		delete(s.asked, string(m.ID))
+		c <- m
+	}
+}
+
+// ask sends a request to the client and waits for its answer.
+func (s *server) ask(method string) message {
+	s.mu.Lock()
+	s.asks++
+	id, c := fmt.Sprintf(`"ask-%d"`, s.asks), make(chan message, 1)
+	s.asked[id] = c
+	s.mu.Unlock()
+	s.out.line(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":%q,"params":{}}`, id, method))
+	return <-c
+}
