@@ -12,7 +12,7 @@ import (
 func Text(s string) string {
 	for i, r := range s {
 		if hidden(r) || r == utf8.RuneError {
-			return string(Append([]byte(s[:i:i]), []byte(s[i:])))
+			return string(Append([]byte(s[:i]), []byte(s[i:])))
 		}
 	}
 	return s
