@@ -1,0 +1,46 @@
+package jsonrpc
+
+import "harness/pkg/wire"
+
+// Call is one request of an agent on its way through an upstream. Whoever
+// makes it fills it before it is handed on; from then on nobody changes it,
+// but for Relay. The slices are its own.
+type Call struct {
+	Owner Owner
+	ID    []byte // raw, as the agent spelled it
+	Token []byte // raw progress token as the agent spelled it, or nil
+	Tool  []byte // raw JSON, quotes included: the upstream's own name
+	Key   string // of the upstream
+	Relay any    // owned by the upstream's side
+
+	memory [48]byte // of ID and Token, when they fit
+}
+
+// NewCall returns a Call with copies of the raw id and the raw progress token
+// (nil when there is none).
+func NewCall(owner Owner, id, token []byte) *Call {
+	c := &Call{Owner: owner}
+	c.ID = append(c.memory[:0:len(c.memory)], id...)
+	if token != nil {
+		free := c.memory[min(len(id), len(c.memory)):]
+		c.Token = append(free[:0:len(free)], token...)
+	}
+	return c
+}
+
+// CallError is why a call fails that its upstream never answered (MCP-7).
+type CallError = wire.Error
+
+// Owner is the side a [Call] came from. Its methods run on the goroutine that
+// reads the upstream, must not block, and may not keep line. A call gets
+// exactly one Answer or Fail, and nothing once it was cancelled.
+type Owner interface {
+	// Answer delivers the upstream's response: line with the upstream's id.
+	Answer(c *Call, line []byte, m *Message)
+	// Progress delivers a progress notification with the upstream's token.
+	Progress(c *Call, line []byte, m *Message)
+	// Fail says that there will be no answer.
+	Fail(c *Call, e *CallError)
+	// Flush follows the last of the above that came in together.
+	Flush()
+}
