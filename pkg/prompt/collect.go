@@ -37,8 +37,13 @@ type Dir struct {
 // not changed.
 func Collect(dirs []Dir, previous map[string]*Prompt) (prompts []*Prompt, warnings []Fault, kept map[string]*Prompt) {
 	c := collector{previous: previous, kept: map[string]*Prompt{}, winners: map[string]*Prompt{}}
+	seen := map[string]bool{}
 	for _, d := range dirs {
-		c.dir(d)
+		d.Path = path.Clean(d.Path)
+		if !seen[d.Path] { // listed twice, it is not its own rival
+			seen[d.Path] = true
+			c.dir(d)
+		}
 	}
 	for _, p := range c.winners {
 		prompts = append(prompts, p)
@@ -59,8 +64,7 @@ func (c *collector) warn(file string, line int, message string) {
 	c.warnings = append(c.warnings, Fault{File: file, Line: line, Message: message})
 }
 
-// dir takes in one directory. A directory that was listed before is passed over
-// rather than reported as its own rival.
+// dir takes in one directory.
 func (c *collector) dir(d Dir) {
 	switch {
 	case d.Missing:
@@ -69,14 +73,10 @@ func (c *collector) dir(d Dir) {
 		c.unlisted(d)
 	}
 	entries := slices.SortedFunc(slices.Values(d.Entries), func(a, b Entry) int { return cmp.Compare(a.Name, b.Name) })
-	seen := map[string]bool{}
 	for _, e := range entries {
-		file := path.Join(d.Path, e.Name)
-		if !Matches(e.Name) || seen[file] {
-			continue
+		if Matches(e.Name) {
+			c.file(path.Join(d.Path, e.Name), e)
 		}
-		seen[file] = true
-		c.file(file, e)
 	}
 }
 
@@ -85,7 +85,7 @@ func (c *collector) unlisted(d Dir) {
 	c.warn(d.Path, 0, d.Err.Error())
 	var files []string
 	for file := range c.previous {
-		if path.Dir(file) == path.Clean(d.Path) {
+		if path.Dir(file) == d.Path {
 			files = append(files, file)
 		}
 	}
@@ -106,11 +106,14 @@ func (c *collector) file(file string, e Entry) {
 		c.serve(p)
 		return
 	}
-	if last := c.previous[file]; last != nil {
-		fault.Message += "; the version before it is still served"
-		c.serve(last)
+	last := c.previous[file]
+	if last != nil {
+		fault.Message += "; the last good version of the file stays"
 	}
 	c.warnings = append(c.warnings, *fault)
+	if last != nil {
+		c.serve(last)
+	}
 }
 
 func (c *collector) parse(file string, e Entry) (*Prompt, *Fault) {
@@ -130,7 +133,5 @@ func (c *collector) serve(p *Prompt) {
 		c.winners[p.Name] = p
 		return
 	}
-	if winner.File != p.File {
-		c.warn(p.File, 1, "skipped: "+winner.File+" has the same name and comes first")
-	}
+	c.warn(p.File, 1, "skipped: "+winner.File+" has the same name and comes first")
 }

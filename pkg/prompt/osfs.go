@@ -14,9 +14,9 @@ type OSFS struct{}
 
 var _ FS = OSFS{}
 
-// List implements FS.
+// List implements FS. O_DIRECTORY refuses a named pipe before it is waited for.
 func (OSFS) List(dir string) ([]string, error) {
-	f, err := os.Open(dir)
+	f, err := os.OpenFile(dir, os.O_RDONLY|syscall.O_DIRECTORY, 0)
 	if err != nil {
 		return nil, err
 	}

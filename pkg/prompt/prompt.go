@@ -38,7 +38,7 @@ type Prompt struct {
 // leave behind.
 func Matches(name string) bool {
 	switch {
-	case strings.HasPrefix(name, "."), strings.HasSuffix(name, "~"):
+	case strings.HasPrefix(name, "."), strings.HasSuffix(name, "~"), strings.Contains(name, "/"):
 		return false
 	case strings.HasPrefix(name, "#") && strings.HasSuffix(name, "#"):
 		return false
