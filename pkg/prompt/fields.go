@@ -96,7 +96,7 @@ func (m mapping) text(key string) string {
 	value, ok := m.values[key].(string)
 	switch {
 	case !ok && m.values[key] != nil:
-		m.wrong(key, "text in quotes")
+		m.wrong(key, "text")
 	case !utf8.ValidString(value): // from !!binary
 		m.fail(m.lineOf(key), "%s is not valid UTF-8", key)
 	}
@@ -178,11 +178,11 @@ func kindOf(value any) string {
 	case string:
 		return "text"
 	case bool:
-		return "a boolean"
+		return "an unquoted boolean"
 	case []any:
 		return "a list"
 	case map[any]any:
 		return "a mapping"
 	}
-	return "a number"
+	return "an unquoted number"
 }
