@@ -1,7 +1,7 @@
 package watch
 
 import (
-	"context"
+	"cmp"
 	"crypto/sha256"
 	"log/slog"
 	"slices"
@@ -39,6 +39,20 @@ type Options struct {
 	NewNotifier func() (Notifier, error) // nil is fsnotify
 }
 
+func (o Options) withDefaults() Options {
+	o.Settle = cmp.Or(max(o.Settle, 0), 50*time.Millisecond)
+	o.Longest = cmp.Or(max(o.Longest, 0), 500*time.Millisecond)
+	o.Slow = cmp.Or(max(o.Slow, 0), 30*time.Second)
+	o.Poll = cmp.Or(max(o.Poll, 0), 2*time.Second)
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.NewNotifier == nil {
+		o.NewNotifier = newFsnotify
+	}
+	return o
+}
+
 // Mode is how a Watcher learns of changes, as "harness status" spells it.
 type Mode string
 
@@ -56,6 +70,11 @@ type Watcher struct {
 	dirty chan struct{} // capacity 1: full says dirty
 	poke  chan struct{} // capacity 1: mu.items or mu.settle were replaced
 
+	// Of the goroutine of Serve, and kept when it is called again.
+	settler settler
+	reader  *reader
+	remote  func(dir string) bool
+
 	mu struct {
 		sync.Mutex
 		items  []Item
@@ -67,7 +86,15 @@ type Watcher struct {
 
 // New makes a Watcher with an empty set. It starts nothing and opens nothing.
 func New(opt Options) *Watcher {
-	w := &Watcher{opt: opt, dirty: make(chan struct{}, 1), poke: make(chan struct{}, 1)}
+	opt = opt.withDefaults()
+	w := &Watcher{
+		opt:     opt,
+		dirty:   make(chan struct{}, 1),
+		poke:    make(chan struct{}, 1),
+		settler: settler{longest: opt.Longest, grace: goneGrace, items: map[id]*track{}},
+		reader:  newReader(),
+		remote:  remote,
+	}
 	w.mu.settle = opt.Settle
 	w.mu.mode = Inotify
 	return w
@@ -117,14 +144,6 @@ func (w *Watcher) Mode() Mode {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.mu.mode
-}
-
-// Serve watches until ctx ends, and returns its error. It is the one goroutine
-// that reads; it may be called again after it returned, not beside itself. What
-// the watcher has settled on outlives it.
-func (w *Watcher) Serve(ctx context.Context) error {
-	<-ctx.Done()
-	return ctx.Err()
 }
 
 // raise puts a flag up; a full channel has it up already.
