@@ -1,0 +1,136 @@
+package broker
+
+import (
+	"cmp"
+	"log/slog"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"harness/pkg/wire"
+)
+
+// Options is what a [Broker] needs from outside.
+type Options struct {
+	Version string       // reported by initialize
+	Logger  *slog.Logger // never sees a payload
+	// StopGrace is how long a session that ended its input waits for the
+	// answers to what it sent; asked at each such end.
+	StopGrace func() time.Duration
+	// Event tells what happened to sessions; nil for nobody. It must not block.
+	Event func(Event)
+}
+
+// Event is something that happened to a session.
+type Event struct {
+	Kind    string // "session" or "notification"
+	Session string
+	Message string
+}
+
+// SessionInfo is one connected session, as status shows it.
+type SessionInfo struct {
+	ID      string
+	Harness string // name of the harness it belongs to, "" when unattributed
+	Client  string // clientInfo.name as the agent gave it, "" before initialize
+	Since   time.Time
+}
+
+// Published says what a publish meant to the sessions.
+type Published struct {
+	Changed  [wire.Kinds]bool // the list, or what is behind it, differs
+	Notified int              // notifications written
+}
+
+// Broker owns the sessions and the catalog they see.
+type Broker struct {
+	opt     Options
+	catalog atomic.Pointer[Catalog]
+
+	mu       sync.Mutex
+	sessions map[*session]struct{}
+	last     int // number of the newest session
+	closing  bool
+	wg       sync.WaitGroup
+}
+
+// New returns a broker that serves first. It starts nothing.
+func New(first *Catalog, opt Options) *Broker {
+	if opt.Event == nil {
+		opt.Event = func(Event) {}
+	}
+	b := &Broker{opt: opt, sessions: map[*session]struct{}{}}
+	b.catalog.Store(first)
+	return b
+}
+
+// Catalog returns the catalog in force.
+func (b *Broker) Catalog() *Catalog { return b.catalog.Load() }
+
+// Publish puts c in force and tells each session what differs for it, once a
+// kind (HOT-6). It is called by one goroutine at a time.
+func (b *Broker) Publish(c *Catalog) Published {
+	var p Published
+	old := b.catalog.Swap(c)
+	for k := range wire.Kinds {
+		p.Changed[k] = !old.equal(c, k)
+	}
+	for _, s := range b.snapshot() {
+		p.Notified += s.notify()
+	}
+	return p
+}
+
+// Sessions returns the connected sessions, oldest first.
+func (b *Broker) Sessions() []SessionInfo {
+	infos := []SessionInfo{}
+	for _, s := range b.snapshot() {
+		infos = append(infos, s.describe())
+	}
+	slices.SortFunc(infos, func(x, y SessionInfo) int { return cmp.Or(x.Since.Compare(y.Since), cmp.Compare(x.ID, y.ID)) })
+	return infos
+}
+
+func (b *Broker) snapshot() []*session {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	all := make([]*session, 0, len(b.sessions))
+	for s := range b.sessions {
+		all = append(all, s)
+	}
+	return all
+}
+
+// Serve runs one session over edge, which it closes, and returns when the
+// session is over.
+func (b *Broker) Serve(edge Edge) {
+	b.mu.Lock()
+	if b.closing {
+		b.mu.Unlock()
+		_ = edge.Close()
+		return
+	}
+	b.last++
+	s := newSession(b, "s"+strconv.Itoa(b.last), edge)
+	b.sessions[s] = struct{}{}
+	b.wg.Add(1)
+	b.mu.Unlock()
+	defer b.wg.Done()
+	s.run()
+	b.mu.Lock()
+	delete(b.sessions, s)
+	b.mu.Unlock()
+}
+
+// Close ends every session and waits for them. Later ones are refused.
+func (b *Broker) Close() {
+	b.mu.Lock()
+	b.closing = true
+	b.mu.Unlock()
+	for _, s := range b.snapshot() {
+		_ = s.edge.Close()
+	}
+	b.wg.Wait()
+}

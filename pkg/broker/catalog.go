@@ -1,0 +1,265 @@
+package broker
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"harness/pkg/jsonrpc"
+	"harness/pkg/wire"
+)
+
+// Upstream is one MCP server as the broker uses it. Implementations are safe
+// for concurrent use and never block on the server.
+type Upstream interface {
+	// Relay registers c and appends line, with id, tool name and progress
+	// token replaced, to out; or keeps it until the server's first start is
+	// over (LIF-6). On a non-nil error nothing was sent and c is not answered
+	// by the upstream.
+	Relay(c *jsonrpc.Call, line []byte, m *jsonrpc.Message, out *jsonrpc.Batch) *wire.Error
+	// Cancel takes c back and tells the server, with the raw JSON reason if
+	// there is one. It reports whether c was still unanswered; then c's owner
+	// hears nothing more of it.
+	Cancel(c *jsonrpc.Call, reason []byte) bool
+}
+
+// Offer is what one upstream brings to a catalog.
+type Offer struct {
+	Key          string
+	Upstream     Upstream
+	Instructions string
+	Tools        []Tool
+	// Known is false while the upstream's tools have never been listed: a
+	// call is then relayed under the name as spelled, since an agent may know
+	// the tool from before (MCP-2).
+	Known bool
+}
+
+// Tool is one tool of an upstream: its own name, and its definition as sent.
+type Tool struct {
+	Name string
+	Raw  []byte
+}
+
+// Prompt is one prompt served from a file.
+type Prompt struct {
+	Name, Title, Description string
+	Arguments                []Argument
+	// Body identifies the text: a catalog differs where it differs, though the
+	// list does not show it (HOT-6).
+	Body   [sha256.Size]byte
+	Render func(arguments map[string]string) (string, error)
+}
+
+// Argument is one argument of a [Prompt].
+type Argument struct {
+	Name, Description string
+	Required          bool
+}
+
+// route is where a call to an exposed tool goes.
+type route struct {
+	up   Upstream
+	key  string
+	tool []byte // the upstream's own name as raw JSON
+}
+
+// Catalog is one immutable, pre-rendered state of everything sessions see.
+// The same offers and prompts give the same bytes (MCP-3a).
+type Catalog struct {
+	Warnings []string // what was left out or renamed, for the log
+	lists    [wire.Kinds][]byte
+	digests  [wire.Kinds][sha256.Size]byte
+	routes   map[string]route
+	keys     map[string]Offer
+	prompts  map[string]*Prompt
+	tools    int
+	core     *core
+}
+
+// Tools returns how many tools the catalog lists.
+func (c *Catalog) Tools() int { return c.tools }
+
+// Prompts returns how many prompts the catalog lists.
+func (c *Catalog) Prompts() int { return len(c.prompts) }
+
+// Merge builds the catalog of offers and prompts; version is what initialize
+// reports. It is pure: order in the arguments never shows in the result.
+func Merge(version string, offers []Offer, prompts []Prompt) (*Catalog, error) {
+	c := &Catalog{routes: map[string]route{}, keys: map[string]Offer{}, prompts: map[string]*Prompt{}}
+	offers = slices.SortedFunc(slices.Values(offers), func(a, b Offer) int { return cmp.Compare(a.Key, b.Key) })
+	for _, o := range offers {
+		c.keys[o.Key] = o
+	}
+	c.mergeTools(offers)
+	named := c.mergePrompts(prompts)
+	var err error
+	if c.core, err = newCore(version, joinInstructions(offers, wire.MaxInstructions), named); err != nil {
+		return nil, fmt.Errorf("build the protocol core: %w", err)
+	}
+	if c.lists[wire.Prompts], err = c.core.promptsList(); err != nil {
+		return nil, fmt.Errorf("render the prompts: %w", err)
+	}
+	c.lists[wire.Resources] = wire.Resources.EmptyList()
+	c.digest(named)
+	return c, nil
+}
+
+// mergeTools names every tool (MCP-2), renders the list and fills the routes.
+func (c *Catalog) mergeTools(offers []Offer) {
+	type entry struct {
+		offer Offer
+		tool  Tool
+	}
+	var originals []Original
+	var entries []entry
+	for _, o := range offers {
+		for _, t := range o.Tools {
+			originals = append(originals, Original{Key: o.Key, Name: t.Name})
+			entries = append(entries, entry{o, t})
+		}
+	}
+	names := ExposeAll(originals)
+	order := make([]int, 0, len(names))
+	for i, name := range names {
+		if _, taken := c.routes[name]; taken {
+			c.Warnings = append(c.Warnings, fmt.Sprintf("%s: tool %q is offered twice", entries[i].offer.Key, entries[i].tool.Name))
+			continue
+		}
+		e := entries[i]
+		c.routes[name] = route{up: e.offer.Upstream, key: e.offer.Key, tool: wire.AppendQuoted(nil, e.tool.Name)}
+		order = append(order, i)
+	}
+	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(names[a], names[b]) })
+	list := []byte(`{"tools":[`)
+	for _, i := range order {
+		mark := len(list)
+		if c.tools > 0 {
+			list = append(list, ',')
+		}
+		renamed, err := jsonrpc.RenameTool(list, entries[i].tool.Raw, names[i])
+		if err != nil {
+			list = list[:mark]
+			delete(c.routes, names[i])
+			c.Warnings = append(c.Warnings, fmt.Sprintf("%s: tool %q is left out: %v", entries[i].offer.Key, entries[i].tool.Name, err))
+			continue
+		}
+		list = renamed
+		c.tools++
+	}
+	c.lists[wire.Tools] = append(list, `]}`...)
+}
+
+// mergePrompts gives each prompt its exposed name and returns them sorted.
+func (c *Catalog) mergePrompts(prompts []Prompt) []*Prompt {
+	originals := make([]Original, len(prompts))
+	for i, p := range prompts {
+		originals[i] = Original{Name: p.Name}
+	}
+	var named []*Prompt
+	for i, name := range ExposeAll(originals) {
+		if _, taken := c.prompts[name]; taken {
+			c.Warnings = append(c.Warnings, fmt.Sprintf("prompt %q is offered twice", prompts[i].Name))
+			continue
+		}
+		p := prompts[i]
+		p.Name = name
+		c.prompts[name] = &p
+		named = append(named, &p)
+	}
+	slices.SortFunc(named, func(a, b *Prompt) int { return cmp.Compare(a.Name, b.Name) })
+	return named
+}
+
+// digest fixes what a change is told by: the bytes of each list and, for
+// prompts, the bodies behind it.
+func (c *Catalog) digest(prompts []*Prompt) {
+	for k, list := range c.lists {
+		c.digests[k] = sha256.Sum256(list)
+	}
+	h := sha256.New()
+	h.Write(c.lists[wire.Prompts])
+	for _, p := range prompts {
+		h.Write(p.Body[:])
+	}
+	h.Sum(c.digests[wire.Prompts][:0])
+}
+
+// find returns the route of an exposed tool name, or why there is none.
+func (c *Catalog) find(name string) (route, *wire.Error) {
+	if r, ok := c.routes[name]; ok {
+		return r, nil
+	}
+	key, tool, spaced := strings.Cut(name, "__")
+	if !spaced {
+		return route{}, wire.New(wire.UnknownTool, fmt.Sprintf("no tool is named %q; list the tools again", name))
+	}
+	o, ok := c.keys[key]
+	if !ok {
+		return route{}, &wire.Error{Code: wire.UnknownNamespace, Message: fmt.Sprintf("no upstream is named %q; list the tools again", key), Upstream: key}
+	}
+	if !o.Known {
+		return route{up: o.Upstream, key: key, tool: wire.AppendQuoted(nil, tool)}, nil
+	}
+	return route{}, &wire.Error{Code: wire.UnknownTool, Message: fmt.Sprintf("upstream %q has no tool %q; list the tools again", key, tool), Upstream: key}
+}
+
+// joinInstructions joins what the upstreams say of themselves, by key, within
+// limit characters (MCP-4). A long text is cut so that it never costs the
+// others their share.
+func joinInstructions(offers []Offer, limit int) string {
+	type part struct{ head, text string }
+	var parts []part
+	for _, o := range offers {
+		if text := strings.TrimSpace(o.Instructions); text != "" {
+			parts = append(parts, part{o.Key + ": ", text})
+		}
+	}
+	// The shortest take their share first and leave the rest to the longer.
+	byLength := make([]int, len(parts))
+	left := limit
+	for i, p := range parts {
+		byLength[i] = i
+		left -= utf8.RuneCountInString(p.head) + 1
+	}
+	slices.SortStableFunc(byLength, func(a, b int) int {
+		return cmp.Compare(utf8.RuneCountInString(parts[a].text), utf8.RuneCountInString(parts[b].text))
+	})
+	for n, i := range byLength {
+		share := max(left, 0) / (len(byLength) - n)
+		parts[i].text = cutRunes(parts[i].text, share)
+		left -= utf8.RuneCountInString(parts[i].text)
+	}
+	var b strings.Builder
+	for i, p := range parts {
+		if p.text == "" {
+			continue
+		}
+		if i > 0 && b.Len() > 0 {
+			b.WriteByte('\n')
+		}
+		b.WriteString(p.head + p.text)
+	}
+	return cutRunes(b.String(), limit)
+}
+
+// cutRunes returns the first n characters of s, the last of them an ellipsis
+// where something was cut.
+func cutRunes(s string, n int) string {
+	if utf8.RuneCountInString(s) <= n {
+		return s
+	}
+	if n <= 0 {
+		return ""
+	}
+	return string([]rune(s)[:n-1]) + "…"
+}
+
+// equal reports whether both catalogs show the same for kind k.
+func (c *Catalog) equal(o *Catalog, k wire.Kind) bool {
+	return bytes.Equal(c.digests[k][:], o.digests[k][:])
+}

@@ -1,0 +1,169 @@
+package broker
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"harness/pkg/jsonrpc"
+	"harness/pkg/wire"
+)
+
+// request answers or relays one request of the agent.
+func (s *session) request(line []byte, m *jsonrpc.Message) {
+	id := m.ID.In(line)
+	method, err := jsonrpc.Unquote(m.Method.In(line))
+	if err != nil {
+		s.plain(id, wire.InvalidRequest, "invalid request: method must be a string")
+		return
+	}
+	if method == "tools/call" {
+		s.call(line, m)
+		return
+	}
+	c := s.b.Catalog()
+	switch method {
+	case "initialize":
+		s.greet(line, m)
+	case "tools/list":
+		s.list(c, wire.Tools, line, m)
+	case "prompts/list":
+		s.list(c, wire.Prompts, line, m)
+	case "resources/list":
+		s.list(c, wire.Resources, line, m)
+	case "resources/templates/list":
+		if s.firstPage(line, m) {
+			s.result(id, []byte(`{"resourceTemplates":[]}`))
+		}
+	case "resources/read", "resources/subscribe", "resources/unsubscribe":
+		s.fail(id, wire.ResourceNotFound, wire.New(wire.InvalidArgument, "no resource has that URI; list the resources"))
+	case "prompts/get":
+		s.prompt(c, line, m)
+	case "ping":
+		s.answerByCore(c, id, method, nil)
+	case "logging/setLevel":
+		s.setLevel(c, line, m)
+	default:
+		// server/discover among them: only handshake revisions are served, and
+		// whoever probes is told at once (MCP-0).
+		s.plain(id, wire.MethodNotFound, fmt.Sprintf("method %q is not served", method))
+	}
+}
+
+// list answers one of the list methods with the bytes of the catalog.
+func (s *session) list(c *Catalog, k wire.Kind, line []byte, m *jsonrpc.Message) {
+	if !s.firstPage(line, m) {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.told[k] = c.digests[k]
+	s.edge.Commit(wire.AppendResult(s.edge.Buffer(), m.ID.In(line), c.lists[k]))
+}
+
+// firstPage refuses any cursor: lists are one page, so none was handed out
+// (MCP-3a).
+func (s *session) firstPage(line []byte, m *jsonrpc.Message) bool {
+	if raw := m.Cursor.In(line); len(raw) > 0 && string(raw) != "null" {
+		s.invalid(m.ID.In(line), "the cursor is not one of this endpoint: its lists are one page")
+		return false
+	}
+	return true
+}
+
+// prompt checks the name and the arguments of a prompts/get, since the library
+// would answer with codes of its own (PRM-3), and lets the core render it.
+func (s *session) prompt(c *Catalog, line []byte, m *jsonrpc.Message) {
+	id := m.ID.In(line)
+	var params struct {
+		Name      *string                    `json:"name"`
+		Arguments map[string]json.RawMessage `json:"arguments"`
+	}
+	if err := json.Unmarshal(orEmpty(m.Params.In(line)), &params); err != nil || params.Name == nil {
+		s.invalid(id, "prompts/get takes a name and an object of arguments")
+		return
+	}
+	p, ok := c.prompts[*params.Name]
+	if !ok {
+		s.invalid(id, fmt.Sprintf("unknown prompt %q", clip(*params.Name)))
+		return
+	}
+	given := make(map[string]string, len(p.Arguments))
+	for _, a := range p.Arguments {
+		raw, ok := params.Arguments[a.Name]
+		if !ok {
+			if a.Required {
+				s.invalid(id, fmt.Sprintf("prompt %q needs the argument %q", p.Name, a.Name))
+				return
+			}
+			continue
+		}
+		text, err := jsonrpc.Unquote(raw)
+		if err != nil {
+			s.invalid(id, fmt.Sprintf("argument %q of prompt %q must be a string", a.Name, p.Name))
+			return
+		}
+		given[a.Name] = text
+	}
+	clean, err := json.Marshal(map[string]any{"name": p.Name, "arguments": given})
+	if err != nil {
+		s.internal(id, "prompts/get", err)
+		return
+	}
+	s.answerByCore(c, id, "prompts/get", clean)
+}
+
+func (s *session) setLevel(c *Catalog, line []byte, m *jsonrpc.Message) {
+	var params struct {
+		Level string `json:"level"`
+	}
+	if err := json.Unmarshal(orEmpty(m.Params.In(line)), &params); err != nil {
+		s.invalid(m.ID.In(line), "logging/setLevel takes a level")
+		return
+	}
+	clean := append(wire.AppendQuoted([]byte(`{"level":`), params.Level), '}')
+	s.answerByCore(c, m.ID.In(line), "logging/setLevel", clean)
+}
+
+// answerByCore lets the catalog's core answer.
+func (s *session) answerByCore(c *Catalog, id []byte, method string, params []byte) {
+	answer, err := c.core.handle(s.ctx, nil, id, method, params)
+	if err != nil {
+		s.internal(id, method, err)
+		return
+	}
+	s.reply(func(b []byte) []byte { return append(b, answer...) })
+}
+
+func (s *session) result(id, result []byte) {
+	s.reply(func(b []byte) []byte { return wire.AppendResult(b, id, result) })
+}
+
+func (s *session) plain(id []byte, number int, message string) {
+	s.reply(func(b []byte) []byte { return wire.AppendPlainError(b, id, number, message) })
+}
+
+func (s *session) fail(id []byte, number int, e *wire.Error) {
+	s.reply(func(b []byte) []byte { return wire.AppendError(b, id, number, e) })
+}
+
+func (s *session) invalid(id []byte, message string) {
+	s.fail(id, wire.InvalidParams, wire.New(wire.InvalidArgument, message))
+}
+
+// internal answers with a correlation id; the log line has it too.
+func (s *session) internal(id []byte, operation string, err error) {
+	ref := newCorrelation()
+	s.b.opt.Logger.Error("request not answered", "operation", operation, "correlation_id", ref, "error", err)
+	s.fail(id, wire.InternalError, &wire.Error{Code: wire.Internal, Message: "internal error; the daemon's log has its correlation id", Correlation: ref})
+}
+
+// orEmpty returns params, or an empty object where the request has none.
+func orEmpty(params []byte) []byte {
+	if len(params) == 0 {
+		return []byte("{}")
+	}
+	return params
+}
+
+// clip bounds a name that an agent made up before it is said back.
+func clip(name string) string { return cutRunes(name, 100) }

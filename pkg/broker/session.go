@@ -1,0 +1,259 @@
+package broker
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/mark3labs/mcp-go/server"
+
+	"harness/pkg/jsonrpc"
+	"harness/pkg/wire"
+)
+
+// session is one MCP connection of one agent. Its reader goroutine runs run;
+// answers are appended by the upstreams' readers under mu.
+type session struct {
+	b     *Broker
+	id    string
+	since time.Time
+	edge  Edge
+	core  *coreSession
+	ctx   context.Context // carries the core session; not for cancellation
+	batch jsonrpc.Batch   // the reader goroutine's: what goes to upstreams
+
+	mu          sync.Mutex
+	calls       map[string]*inflight // by the agent's own raw id
+	idle        chan struct{}        // closed when calls is empty, once the input has ended
+	client      string
+	greeted     bool                          // initialize was answered
+	initialized bool                          // notifications may be sent
+	told        [wire.Kinds][sha256.Size]byte // what the session was last shown or told of
+}
+
+// inflight is one relayed call and where it went.
+type inflight struct {
+	call *jsonrpc.Call
+	up   Upstream
+}
+
+func newSession(b *Broker, id string, edge Edge) *session {
+	s := &session{b: b, id: id, since: time.Now(), edge: edge, core: &coreSession{id: id}, calls: map[string]*inflight{}}
+	// Any core's WithContext stores the session alone, so it serves them all.
+	s.ctx = (*server.MCPServer)(nil).WithContext(context.Background(), s.core)
+	return s
+}
+
+func (s *session) describe() SessionInfo {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return SessionInfo{ID: s.id, Client: s.client, Since: s.since}
+}
+
+// run reads lines until the agent ends its input or vanishes, then lets the
+// calls in flight finish where somebody still reads the answers.
+func (s *session) run() {
+	for {
+		line, err := s.edge.Next()
+		if err != nil {
+			var tooLong *jsonrpc.TooLong
+			if errors.As(err, &tooLong) {
+				s.tooLong(tooLong)
+			} else {
+				s.end(err)
+				return
+			}
+		} else {
+			s.line(line)
+		}
+		if !s.edge.More() {
+			s.batch.Flush()
+			s.Flush()
+		}
+		s.edge.Consume()
+	}
+}
+
+// end closes the session. After a plain end of input the answers still due
+// are delivered, for at most the stop grace (MCP-1); calls that nobody waits
+// for are cancelled upstream (MCP-4).
+func (s *session) end(err error) {
+	s.batch.Flush()
+	if errors.Is(err, io.EOF) {
+		s.await()
+		s.edge.Drain(time.Second)
+	} else if !errors.Is(err, net.ErrClosed) {
+		s.b.opt.Logger.Debug("session ended", "session", s.id, "error", err)
+	}
+	_ = s.edge.Close()
+	s.mu.Lock()
+	left := s.calls
+	s.calls = map[string]*inflight{}
+	s.mu.Unlock()
+	for _, f := range left {
+		f.up.Cancel(f.call, nil)
+	}
+	s.b.opt.Event(Event{Kind: "session", Session: s.id, Message: "ended"})
+}
+
+// await returns when no call is in flight, the agent is gone in both
+// directions, or the stop grace has passed.
+func (s *session) await() {
+	s.mu.Lock()
+	idle := make(chan struct{})
+	if len(s.calls) == 0 {
+		close(idle)
+	} else {
+		s.idle = idle
+	}
+	s.mu.Unlock()
+	limit := time.NewTimer(s.b.opt.StopGrace())
+	defer limit.Stop()
+	look := time.NewTicker(50 * time.Millisecond)
+	defer look.Stop()
+	for !s.edge.Gone() {
+		select {
+		case <-idle:
+			return
+		case <-limit.C:
+			return
+		case <-look.C:
+		}
+	}
+}
+
+// line acts on one line of the agent. It is checked whole: an upstream answers
+// nothing to a broken line, and the call would hang (PRF-1).
+func (s *session) line(line []byte) {
+	var m jsonrpc.Message
+	switch err := jsonrpc.PeekValid(line, &m); {
+	case errors.Is(err, jsonrpc.ErrEmpty):
+		return
+	case errors.Is(err, jsonrpc.ErrSyntax):
+		s.plain(nil, wire.ParseError, "parse error: "+err.Error())
+		return
+	case err != nil:
+		s.plain(nil, wire.InvalidRequest, "invalid request: "+err.Error())
+		return
+	}
+	switch m.Kind() {
+	case jsonrpc.Request:
+		s.request(line, &m)
+	case jsonrpc.Notification:
+		s.notification(line, &m)
+	case jsonrpc.Response:
+		// The endpoint asks agents nothing yet, so nothing waits for it.
+	default:
+		s.plain(nil, wire.InvalidRequest, "invalid request: neither a request with an id, nor a notification, nor a response")
+	}
+}
+
+// reply appends one answer; it is sent when the input pauses.
+func (s *session) reply(build func([]byte) []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.edge.Commit(build(s.edge.Buffer()))
+}
+
+// Flush sends what is due to the agent; it implements [jsonrpc.Owner].
+func (s *session) Flush() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.flushLocked()
+}
+
+// flushLocked ends the session where its agent does not read (MCP-6): the
+// reader goroutine sees the closed edge.
+func (s *session) flushLocked() {
+	if err := s.edge.Flush(); err != nil {
+		_ = s.edge.Close()
+	}
+}
+
+func (s *session) tooLong(t *jsonrpc.TooLong) {
+	if t.Response || len(t.ID) == 0 {
+		return
+	}
+	e := wire.New(wire.MessageTooLarge, "the request is longer than [server] max_message allows")
+	s.reply(func(b []byte) []byte {
+		if method, err := jsonrpc.Unquote(t.Method); err == nil && method == "tools/call" {
+			return wire.AppendToolError(b, t.ID, e)
+		}
+		return wire.AppendError(b, t.ID, wire.InternalError, e)
+	})
+}
+
+// notify tells the session of each kind that differs from what it was last
+// shown, and returns how many notifications that took. Before the agent's
+// initialized it tells nothing (MCP-0).
+func (s *session) notify() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.initialized {
+		return 0
+	}
+	c, n := s.b.Catalog(), 0
+	for k := range wire.Kinds {
+		if s.told[k] == c.digests[k] {
+			continue
+		}
+		s.told[k] = c.digests[k]
+		s.edge.Commit(wire.AppendNotification(s.edge.Buffer(), k.ChangedMethod()))
+		s.b.opt.Event(Event{Kind: "notification", Session: s.id, Message: k.ChangedMethod()})
+		n++
+	}
+	if n > 0 {
+		s.flushLocked()
+	}
+	return n
+}
+
+// notification acts on what the agent says without asking.
+func (s *session) notification(line []byte, m *jsonrpc.Message) {
+	method, err := jsonrpc.Unquote(m.Method.In(line))
+	if err != nil {
+		return
+	}
+	switch method {
+	case "notifications/initialized":
+		s.mu.Lock()
+		s.initialized = s.greeted
+		s.mu.Unlock()
+		s.notify()
+	case "notifications/cancelled":
+		s.cancel(line, m)
+	}
+}
+
+// greet answers initialize with the core of the catalog in force.
+func (s *session) greet(line []byte, m *jsonrpc.Message) {
+	id := m.ID.In(line)
+	var asked struct {
+		ProtocolVersion string                     `json:"protocolVersion"`
+		ClientInfo      json.RawMessage            `json:"clientInfo"`
+		Capabilities    map[string]json.RawMessage `json:"capabilities"`
+	}
+	var client struct {
+		Name string `json:"name"`
+	}
+	if err := json.Unmarshal(m.Params.In(line), &asked); err != nil {
+		s.invalid(id, "initialize: "+err.Error())
+		return
+	}
+	// A client that does not say who it is is served all the same.
+	_ = json.Unmarshal(asked.ClientInfo, &client)
+	params := append([]byte(`{"capabilities":{},"clientInfo":{"name":"","version":""},"protocolVersion":`),
+		wire.AppendQuoted(nil, wire.Negotiate(asked.ProtocolVersion))...)
+	c := s.b.Catalog()
+	s.answerByCore(c, id, "initialize", append(params, '}'))
+	s.mu.Lock()
+	s.greeted, s.client, s.told = true, client.Name, c.digests
+	s.mu.Unlock()
+	s.b.opt.Event(Event{Kind: "session", Session: s.id, Message: fmt.Sprintf("initialized by %q", client.Name)})
+}
