@@ -492,3 +492,8 @@ func (a *agent) received() []message {
 
 // signal sends a signal to the bridge.
 func (a *agent) signal(sig syscall.Signal) { a.t.Helper(); signal(a.t, a.cmd.Process.Pid, sig) }
+
+// rawf is params or arguments as spelled.
+func rawf(format string, args ...any) json.RawMessage {
+	return fmt.Appendf(nil, format, args...)
+}

@@ -6,7 +6,6 @@ import (
 	"os/exec"
 	"strings"
 	"syscall"
-	"testing"
 	"time"
 )
 
@@ -19,12 +18,20 @@ type daemon struct {
 	killed bool
 }
 
-// newDaemon makes a home with a config and starts a daemon in it.
-func newDaemon(t testing.TB, config ...string) *daemon {
-	t.Helper()
-	h := newHome(t)
-	h.configure(config...)
-	return h.start()
+// run configures a quick daemon, starts it, and waits until its first catalog
+// was published with every upstream that comes up in it.
+func (h *home) run(tables ...string) *daemon {
+	h.t.Helper()
+	h.configure(append([]string{quick}, tables...)...)
+	d := h.start()
+	h.mustReload()
+	return d
+}
+
+// edit replaces the tables of a quick daemon's config.
+func (h *home) edit(tables ...string) {
+	h.t.Helper()
+	h.configure(append([]string{quick}, tables...)...)
 }
 
 // start starts a daemon and waits until it listens. When the test ends it is

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -107,6 +108,14 @@ func (h *home) write(name, text string) string {
 	return path
 }
 
+// remove deletes a file of this home.
+func (h *home) remove(name string) {
+	h.t.Helper()
+	if err := os.Remove(h.path(name)); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
 // configure replaces harness.toml by the joined parts.
 func (h *home) configure(parts ...string) {
 	h.t.Helper()
@@ -183,6 +192,15 @@ func (h *home) table(key, cmd string, args []string) string {
 
 // quick is a [server] table for a test that does not care to wait.
 const quick = "[server]\nsettle = \"20ms\"\nstop_grace = \"1500ms\"\n"
+
+// set gives a key of one table another value, or one to begin with.
+func set(table, key, value string) string {
+	line := key + " = " + value + "\n"
+	if old := regexp.MustCompile(`(?m)^` + key + ` = .*\n`); old.MatchString(table) {
+		return old.ReplaceAllLiteralString(table, line)
+	}
+	return table + line
+}
 
 func (h *home) recordFile(key string) string { return h.path("record-" + key) }
 
