@@ -17,8 +17,7 @@ type mapping struct {
 	r      *report
 	prefix string // of messages: "" or "argument 2: "
 	values map[string]any
-	lines  node
-	line   int // of what is wrong with the mapping as a whole
+	lines  func() node // costs a decoding, so it is asked only for a message
 }
 
 // fill sets what the front matter says about p.
@@ -30,65 +29,52 @@ func fill(p *Prompt, m mapping) {
 	if !ok && m.values["arguments"] != nil {
 		m.wrong("arguments", "a list")
 	}
-	lines := map[string]int{}
+	numbers := map[string]int{}
 	for i, value := range list {
-		item := m.argument(i, value)
-		if a := item.decode(); item.unique(a.Name, lines) {
-			p.Arguments = append(p.Arguments, a)
+		item, ok := m.argument(i, value)
+		if !ok {
+			continue
 		}
+		a := item.decode()
+		if first, taken := numbers[a.Name]; taken {
+			item.fail("name", "name %s is that of argument %d already", quote(a.Name), first)
+		}
+		numbers[a.Name] = i + 1
+		p.Arguments = append(p.Arguments, a)
 	}
 }
 
 // argument is the mapping of one argument; the first has index 0.
-func (m mapping) argument(i int, value any) mapping {
-	lines := m.lines.first("arguments").value.item(i)
-	item := mapping{
-		r:      m.r,
-		prefix: fmt.Sprintf("argument %d: ", i+1),
-		lines:  lines,
-		line:   cmp.Or(lines.line, m.lineOf("arguments")),
-	}
+func (m mapping) argument(i int, value any) (item mapping, ok bool) {
+	item = mapping{r: m.r, prefix: fmt.Sprintf("argument %d: ", i+1), lines: func() node {
+		list := m.lines().first("arguments")
+		item := list.value.item(i)
+		item.line = cmp.Or(item.line, list.line)
+		return item
+	}}
 	fields, ok := value.(map[any]any)
 	if !ok {
-		item.fail(item.line, "is %s, not a mapping with a name", kindOf(value))
-		return item
+		item.fail("", "is %s, not a mapping with a name", kindOf(value))
+		return item, false
 	}
 	item.values = make(map[string]any, len(fields))
 	for key, value := range fields {
 		item.values[fmt.Sprint(key)] = value
 	}
-	return item
+	return item, true
 }
 
-// decode reads one argument. Of one that is no mapping, which has been said,
-// nothing is left.
+// decode reads one argument.
 func (m mapping) decode() Argument {
-	if m.values == nil {
-		return Argument{}
-	}
 	m.known("name", "description", "required")
 	a := Argument{Name: m.text("name"), Description: m.text("description"), Required: m.flag("required")}
 	switch _, isText := m.values["name"].(string); {
 	case m.values["name"] == nil:
-		m.fail(m.line, "has no name")
+		m.fail("", "has no name")
 	case isText && !isName(a.Name):
-		m.fail(m.lineOf("name"), "name %s is not made of letters, digits, `_`, `-` and `.`", quote(a.Name))
+		m.fail("name", "name %s is not made of letters, digits, `_`, `-` and `.`", quote(a.Name))
 	}
 	return a
-}
-
-// unique reports whether an argument's name is the first of its kind; lines
-// holds those before it.
-func (m mapping) unique(name string, lines map[string]int) bool {
-	if name == "" {
-		return false
-	}
-	if first, taken := lines[name]; taken {
-		m.fail(m.lineOf("name"), "name %s is declared on line %d already", quote(name), first)
-		return false
-	}
-	lines[name] = m.lineOf("name")
-	return true
 }
 
 // text returns a key's text.
@@ -98,7 +84,7 @@ func (m mapping) text(key string) string {
 	case !ok && m.values[key] != nil:
 		m.wrong(key, "text")
 	case !utf8.ValidString(value): // from !!binary
-		m.fail(m.lineOf(key), "%s is not valid UTF-8", key)
+		m.fail(key, "%s is not valid UTF-8", key)
 	}
 	return value
 }
@@ -112,10 +98,9 @@ func (m mapping) flag(key string) bool {
 	return value
 }
 
-// known warns about every other key, in the order of lines.
+// known warns about every other key, in the order of names.
 func (m mapping) known(keys ...string) {
-	byLine := func(a, b string) int { return cmp.Or(cmp.Compare(m.lineOf(a), m.lineOf(b)), cmp.Compare(a, b)) }
-	for _, key := range slices.SortedFunc(maps.Keys(m.values), byLine) {
+	for _, key := range slices.Sorted(maps.Keys(m.values)) {
 		if !slices.Contains(keys, key) {
 			m.r.warn(m.lineOf(key), "%sunknown key %s is ignored (known: %s)", m.prefix, quote(key), strings.Join(keys, ", "))
 		}
@@ -124,50 +109,49 @@ func (m mapping) known(keys ...string) {
 
 // wrong reports a value of a wrong type.
 func (m mapping) wrong(key, want string) {
-	m.fail(m.lineOf(key), "%s is %s, not %s", key, kindOf(m.values[key]), want)
+	m.fail(key, "%s is %s, not %s", key, kindOf(m.values[key]), want)
 }
 
-func (m mapping) fail(line int, format string, args ...any) {
-	m.r.fail(line, "%s"+format, append([]any{m.prefix}, args...)...)
+// fail reports something on the line of a key, or with "" on that of m.
+func (m mapping) fail(key, format string, args ...any) {
+	m.r.fail(m.lineOf(key), "%s"+format, append([]any{m.prefix}, args...)...)
 }
 
-// lineOf returns the line of a key, or of the mapping if that is not known.
+// lineOf returns the line of a key. If that is not known, it is the line of the
+// mapping, and at last that of the opening fence.
 func (m mapping) lineOf(key string) int {
-	return cmp.Or(m.lines.first(key).line, m.line)
+	lines := m.lines()
+	return cmp.Or(lines.first(key).line, lines.line, 1)
 }
 
-// checkDuplicates reports every key that a mapping has twice, at any depth. line
-// is that of the value or of what holds it.
-func checkDuplicates(r *report, value any, lines node, line int) {
-	line = cmp.Or(lines.line, line)
+// checkDuplicates reports every key that a mapping has twice, at any depth.
+func checkDuplicates(r *report, value any, lines func() node) {
 	switch value := value.(type) {
 	case []any:
 		for i, item := range value {
-			checkDuplicates(r, item, lines.item(i), line)
+			checkDuplicates(r, item, func() node { return lines().item(i) })
 		}
 	case yaml.MapSlice:
 		count := map[string]int{}
 		for _, item := range value {
 			key := fmt.Sprint(item.Key)
 			if count[key]++; count[key] == 2 {
-				failDuplicate(r, key, lines.fields[key], line)
+				failDuplicate(r, key, lines())
 			}
-			checkDuplicates(r, item.Value, lines.first(key).value, line)
+			checkDuplicates(r, item.Value, func() node { return lines().first(key).value })
 		}
 	}
 }
 
-// failDuplicate reports a key on its second line. Where its lines are not known,
-// or are one, as in `{a: 1, a: 2}`, line or the one is named.
-func failDuplicate(r *report, key string, same []field, line int) {
-	switch len(same) {
-	case 0:
-		r.fail(line, "duplicate key %s", quote(key))
-	case 1:
-		r.fail(cmp.Or(same[0].line, line), "duplicate key %s", quote(key))
-	default:
+// failDuplicate reports a key of a mapping on its second line; if both stand on
+// one, as in `{a: 1, a: 2}`, on that.
+func failDuplicate(r *report, key string, lines node) {
+	same := lines.fields[key]
+	if len(same) > 1 {
 		r.fail(same[1].line, "duplicate key %s (lines %s)", quote(key), joinLines(same))
+		return
 	}
+	r.fail(cmp.Or(lines.first(key).line, lines.line, 1), "duplicate key %s", quote(key))
 }
 
 // kindOf names the type of a YAML value for a reader who wrote it.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode"
 
 	meta "github.com/yuin/goldmark-meta"
@@ -34,13 +35,13 @@ func readFront(r *report, p *Prompt, front []byte) {
 		failYAML(r, front, err)
 		return
 	}
-	lines, err := decodeLines(front)
-	if err != nil {
+	if err := checkEnd(front); err != nil {
 		failYAML(r, front, err)
 		return
 	}
-	checkDuplicates(r, items, lines, 1)
-	fill(p, mapping{r: r, values: values, lines: lines, line: 1})
+	lines := sync.OnceValue(func() node { return locate(front) })
+	checkDuplicates(r, items, lines)
+	fill(p, mapping{r: r, values: values, lines: lines})
 }
 
 // decodeMeta has goldmark-meta decode YAML: once into a map, in which merge keys
@@ -65,8 +66,7 @@ func (block) Continue(node ast.Node, reader text.Reader, _ parser.Context) parse
 	return parser.Continue | parser.NoChildren
 }
 
-// secondError is what decodeLines returns for front matter of which
-// goldmark-meta has read only a part.
+// secondError is what checkEnd returns.
 type secondError struct {
 	line int
 }
@@ -74,20 +74,21 @@ type secondError struct {
 // Error says so.
 func (secondError) Error() string { return "there is more after the first YAML document" }
 
-// decodeLines finds the lines of YAML that decodeMeta has accepted, and sees to
-// it that nothing follows the one document that was read.
-func decodeLines(front []byte) (node, error) {
+// checkEnd fails if something follows the one YAML document that decodeMeta
+// reads, for instance what stands behind a line of `...`.
+func checkEnd(front []byte) error {
 	dec := yaml.NewDecoder(bytes.NewReader(front))
-	var n node
-	if dec.Decode(&n) != nil {
-		return node{}, nil // not fatal: faults then stand on line 1
+	var none struct{}
+	err := dec.Decode(&none)
+	if err == nil {
+		if err = dec.Decode(&none); !errors.Is(err, io.EOF) {
+			return secondError{line: secondLine(front, err)}
+		}
 	}
-	var rest struct{}
-	err := dec.Decode(&rest)
 	if errors.Is(err, io.EOF) {
-		return n, nil
+		return nil
 	}
-	return node{}, secondError{line: secondLine(front, err)}
+	return err
 }
 
 // secondLine finds where the document after the first starts, by its marker or

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"gopkg.in/yaml.v2"
 )
 
 // node says on which lines a YAML value and its parts stand. A zero line is not
@@ -27,8 +29,16 @@ type label struct {
 	line int
 }
 
+// locate finds the lines of YAML that has been decoded before. What it cannot
+// find stays unknown.
+func locate(front []byte) node {
+	var n node
+	_ = yaml.Unmarshal(front, &n) // a line that is missing is no reason to fail
+	return n
+}
+
 // UnmarshalYAML implements [yaml.Unmarshaler]. It takes any value and fails for
-// none, since the same YAML has been decoded before.
+// none.
 func (n *node) UnmarshalYAML(unmarshal func(any) error) error {
 	n.line = probe(unmarshal)
 	if unmarshal(&n.items) == nil {
