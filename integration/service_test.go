@@ -1,0 +1,248 @@
+package integration
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func TestDaemon_ASecondOneFailsAtOnceNamingTheFirst(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	d := h.run(h.upstream("ok"))
+	elsewhere := h.path("elsewhere.sock")
+	for _, args := range [][]string{{"daemon"}, {"daemon", "--socket", elsewhere}} {
+		o := d.harness(args...)
+		if o.code != 1 || !strings.Contains(o.stderr, fmt.Sprint(d.pid())) || o.took > within(time.Second) {
+			t.Error(o)
+		}
+	}
+	h.env["XDG_STATE_HOME"] = h.path("state2")
+	if o := d.harness("daemon"); o.code != 1 || !strings.Contains(o.stderr, fmt.Sprint(d.pid())) {
+		t.Error(o)
+	}
+	h.env["XDG_STATE_HOME"] = h.path("state")
+	d.connected().well("ok")
+}
+
+func TestDaemon_ReplacesAStaleSocketAndNeverAForeignFile(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	h.configure(quick, h.upstream("ok"))
+	h.start().kill() // leaves its socket
+	if !exists(h.socket()) {
+		t.Fatal("a killed daemon took its socket along")
+	}
+	d := h.start()
+	d.connected().well("ok")
+	d.stop()
+
+	h.write(h.socket(), "mine\n")
+	if o := h.harness("daemon"); o.code != 1 {
+		t.Error(o)
+	}
+	if text, err := os.ReadFile(h.socket()); string(text) != "mine\n" {
+		t.Errorf("a file of the user's: %q, %v", text, err)
+	}
+	if err := os.Remove(h.socket()); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("unix", h.socket())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if o := h.harness("daemon"); o.code != 1 {
+		t.Error(o)
+	}
+}
+
+func TestDaemon_EndsEverythingItStartedAndExitsZero(t *testing.T) {
+	t.Parallel()
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
+		h := newHome(t)
+		d := h.run(h.upstream("a", "-ignore-eof"), h.upstream("b", "-family"), h.upstream("c", "-ignore-eof", "-ignore-term"))
+		start := time.Now()
+		signal(t, d.pid(), sig)
+		<-d.exited
+		if code := d.cmd.ProcessState.ExitCode(); code != 0 {
+			t.Errorf("%v: exit %d", sig, code)
+		}
+		// In parallel: the slowest takes stop_grace, not the sum.
+		if took := time.Since(start); took > within(2500*time.Millisecond) {
+			t.Errorf("%v: it took %v", sig, took)
+		}
+		if left := mentioning(t, h.dir+"/record-"); len(left) != 0 {
+			t.Errorf("%v: still there: %v", sig, left)
+		}
+		if exists(h.socket()) {
+			t.Errorf("%v: the socket is still there", sig)
+		}
+	}
+}
+
+func TestDaemon_ASecondSignalEndsItAtOnce(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	h.configure("[server]\nstop_grace = \"60s\"\n", h.upstream("up", "-ignore-eof", "-ignore-term"))
+	d := h.start()
+	d.mustReload()
+	signal(t, d.pid(), syscall.SIGTERM)
+	eventually(t, "it is stopping", func() bool { return len(h.record("up")) > 0 && h.record("up")[len(h.record("up"))-1].What == "eof" })
+	start := time.Now()
+	d.killed = true // its exit code is not ours to say
+	signal(t, d.pid(), syscall.SIGTERM)
+	<-d.exited
+	if took := time.Since(start); took > within(2*time.Second) {
+		t.Errorf("it took %v", took)
+	}
+	eventuallyIn(t, within(5*time.Second), "its children end", func() bool { return len(mentioning(t, h.dir+"/record-")) == 0 })
+}
+
+func TestLastGood_IsKeptAcrossARestartAndForItsOwnPath(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	file := h.write("up.env", "A=1\n")
+	good := set(h.upstream("up"), "env_file", fmt.Sprintf("%q", file))
+	d := h.run(good, h.prompting("prompts"))
+	before := d.status()
+	d.stop()
+
+	h.edit("[mcp.up]\ncmd = \n")
+	d = h.start()
+	a := d.connected()
+	a.eventuallyCalls("up__echo", map[string]any{"text": "x"})
+	s := d.status()
+	if s.LastReload.OK || len(s.LastReload.Errors) == 0 || s.LastReload.Errors[0].Line != 5 || s.Generation != before.Generation {
+		t.Errorf("status: %+v, before %+v", s, before)
+	}
+	if text := d.must("status"); !strings.Contains(text, "last good") {
+		t.Errorf("status says\n%s", text)
+	}
+
+	// While the edit is refused, what the last good generation reads is
+	// followed all the same.
+	h.write("prompts/p.md", "p\n")
+	a.awaitCount(promptsChanged, 1)
+	h.write("up.env", "A=2\n")
+	eventually(t, "the env_file is followed", func() bool { return a.must("up__env", map[string]any{"name": "A"}) == "2" })
+	d.stop()
+
+	h.remove("config/harness/harness.toml")
+	d = h.start()
+	d.connected().eventuallyCalls("up__echo", map[string]any{"text": "x"})
+	d.stop()
+
+	// Never for another file.
+	h.write("other.toml", "[mcp.up]\ncmd = \n")
+	d = h.start("--config", h.path("other.toml"))
+	if s := d.status(); len(s.Upstreams) != 0 || s.LastReload.OK {
+		t.Errorf("status of another file: %+v", s)
+	}
+	h.write("other.toml", quick+h.upstream("ok"))
+	b := d.connected()
+	b.eventuallyCalls("ok__echo", map[string]any{"text": "x"})
+}
+
+func TestConfig_ThatGoesAwayChangesNothing(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	d := h.run(h.upstream("ok"))
+	a := d.connected()
+	refused := func(what string) {
+		t.Helper()
+		eventually(t, what+" is refused", func() bool { return !d.status().LastReload.OK })
+		a.well("ok")
+		h.edit(h.upstream("ok"))
+		eventually(t, "good again", func() bool { return d.status().LastReload.OK })
+	}
+	h.remove("config/harness/harness.toml")
+	refused("a file that is gone")
+	h.write(h.config(), "")
+	refused("an empty file")
+	h.write(h.config(), " \n\t\r\n")
+	refused("white space")
+	if n := a.count(toolsChanged); n != 0 || h.starts("ok") != 1 {
+		t.Errorf("%d notifications, %d starts", n, h.starts("ok"))
+	}
+	h.write(h.config(), "# no servers\n")
+	a.awaitCount(toolsChanged, 1)
+	if got := a.call("ok__echo", nil); got.code() != "unknown_namespace" {
+		t.Errorf("with a comment alone: %s", got)
+	}
+}
+
+func TestDaemon_WithoutAConfigWatchesForOne(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	if err := os.RemoveAll(h.path("config")); err != nil {
+		t.Fatal(err)
+	}
+	d := h.start()
+	a := d.connected()
+	if names := a.toolNames(); len(names) != 0 {
+		t.Errorf("tools: %v", names)
+	}
+	h.configure(quick, h.upstream("ok"))
+	a.awaitCount(toolsChanged, 1)
+	a.well("ok")
+}
+
+func TestIntent_TheLaterOfFileAndHandWins(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	on, off := h.upstream("up"), set(h.upstream("up"), "enabled", "false")
+	d := h.run(off, h.upstream("ok"))
+	a := d.connected()
+	state := func() string { return d.status().up(t, "up").State }
+	if got := state(); got != "stopped" {
+		t.Errorf("enabled = false: %s", got)
+	}
+	d.must("start", "mcp.up")
+	if got := state(); got != "running" {
+		t.Errorf("after start: %s", got)
+	}
+	a.awaitCount(toolsChanged, 1)
+	d.must("start", "mcp.up") // idempotent
+	a.well("up")
+
+	d.stop()
+	d = h.start() // intent survives
+	d.mustReload()
+	a.eventuallyCalls("up__echo", map[string]any{"text": "x"})
+	d.must("stop", "mcp.up")
+	d.must("stop", "mcp.up")
+	if got := state(); got != "stopped" {
+		t.Errorf("after stop: %s", got)
+	}
+	h.edit(set(off, "description", `"new"`), h.upstream("ok")) // enabled did not change
+	d.mustReload()
+	if got := state(); got != "stopped" {
+		t.Errorf("after an edit of something else: %s", got)
+	}
+	h.edit(on, h.upstream("ok"))
+	d.mustReload()
+	d.awaitState("up", "running")
+	d.must("stop", "mcp.up")
+	h.edit(off, h.upstream("ok"))
+	d.mustReload()
+	h.edit(on, h.upstream("ok"))
+	d.mustReload()
+	d.awaitState("up", "running")
+	a.well("ok")
+
+	before := *d.status().up(t, "up").PID
+	d.must("restart", "mcp.up")
+	if u := d.status().up(t, "up"); u.State != "running" || *u.PID == before {
+		t.Errorf("after restart: %+v", u)
+	}
+	for _, args := range [][]string{{"start", "mcp.nobody"}, {"stop", "mcp.nobody"}, {"restart", "nobody"}} {
+		if o := d.harness(args...); o.code != 1 || o.stderr == "" {
+			t.Error(o)
+		}
+	}
+}
