@@ -32,3 +32,21 @@ func (s Secret) MarshalJSON() ([]byte, error) { return []byte(`"` + redacted + `
 
 // MarshalText implements [encoding.TextMarshaler].
 func (s Secret) MarshalText() ([]byte, error) { return []byte(redacted), nil }
+
+// String is the definition's name alone: printing one must not show its env.
+func (u Upstream) String() string { return "mcp." + u.Key }
+
+// GoString is String.
+func (u Upstream) GoString() string { return u.String() }
+
+// LogValue is String.
+func (u Upstream) LogValue() slog.Value { return slog.StringValue(u.String()) }
+
+// String is the definition's name alone: printing one must not show its env.
+func (a Agent) String() string { return "harness." + a.Name }
+
+// GoString is String.
+func (a Agent) GoString() string { return a.String() }
+
+// LogValue is String.
+func (a Agent) LogValue() slog.Value { return slog.StringValue(a.String()) }

@@ -1,0 +1,75 @@
+package config
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// This file is the list of what the schema has and this version does not
+// serve. To serve one of these, take it out here.
+
+// refused are the keys of an upstream that would be a promise not kept, each
+// with the test for a value that asks for it: such a value is a fault. A key
+// written out with its default asks for nothing and passes.
+func refused() map[string]func(Upstream) bool {
+	return map[string]func(Upstream) bool{
+		"isolation": func(u Upstream) bool { return u.Isolation == IsolationSession },
+		"tools": func(u Upstream) bool {
+			return !slices.Equal(u.Tools.Allow, allTools().Allow) || len(u.Tools.Deny) > 0
+		},
+	}
+}
+
+// idle are the places of the tables and keys that are checked in full and are
+// part of the desired state, but that nothing acts upon yet.
+func (l *loader) idle(cfg *Config) map[string][]place {
+	found := map[string][]place{}
+	for name := range cfg.Agents {
+		at := place("").key("harness").key(name)
+		found["[harness.*]"] = append(found["[harness.*]"], at)
+		if grant := at.key("mcp_allow"); l.written(grant) {
+			found["mcp_allow"] = append(found["mcp_allow"], grant)
+		}
+	}
+	for name := range cfg.Profiles {
+		at := place("").key("profile").key(name)
+		found["[profile.*]"] = append(found["[profile.*]"], at)
+	}
+	return found
+}
+
+func (l *loader) refuseUnserved(cfg *Config) {
+	keys := refused()
+	for _, name := range sorted(cfg.Upstreams) {
+		for _, key := range sorted(keys) {
+			if keys[key](cfg.Upstreams[name]) {
+				l.fault(upstreamPlace(name).key(key), "not supported yet")
+			}
+		}
+	}
+}
+
+// enumerate joins words as a sentence does.
+func enumerate(words []string) string {
+	if n := len(words); n > 1 {
+		return strings.Join(words[:n-1], ", ") + " and " + words[n-1]
+	}
+	return strings.Join(words, "")
+}
+
+// warnIdle makes one warning of all that is idle, at the first of it.
+func (l *loader) warnIdle(cfg *Config) {
+	idle := l.idle(cfg)
+	if len(idle) == 0 {
+		return
+	}
+	var all []place
+	for _, places := range idle {
+		all = append(all, places...)
+	}
+	first := slices.MinFunc(all, func(a, b place) int {
+		return cmp.Or(cmp.Compare(l.line(a), l.line(b)), cmp.Compare(a, b))
+	})
+	l.warn(first, "this version checks %s but does not run them yet", enumerate(sorted(idle)))
+}
