@@ -157,7 +157,7 @@ func (r *reader) digest(path string) (identity, reading, error) {
 		return identity{}, reading{kind: special}, err
 	}
 	r.sum.Reset()
-	n, err := io.CopyBuffer(r.sum, onlyReader{io.LimitReader(f, r.whole)}, r.buf)
+	n, err := io.CopyBuffer(r.sum, io.LimitReader(f, r.whole), r.buf)
 	if err != nil {
 		return identity{}, reading{}, err
 	}
@@ -173,9 +173,6 @@ func (r *reader) digest(path string) (identity, reading, error) {
 	r.sum.Sum(found.digest[:0])
 	return identify(fi), found, nil
 }
-
-// onlyReader keeps io.CopyBuffer to the buffer it was given.
-type onlyReader struct{ io.Reader }
 
 func identify(fi fs.FileInfo) identity {
 	st, ok := fi.Sys().(*syscall.Stat_t)

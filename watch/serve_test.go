@@ -211,6 +211,22 @@ func TestWatcher_SetSettleAppliesToTheNextEditWithinItsLimits(t *testing.T) {
 	}
 }
 
+func TestWatcher_EventsBesideTheFileDoNotDelayItsEdit(t *testing.T) {
+	inBubble(t, nil, func(b *bench) {
+		noise := func() {
+			for range 4 {
+				b.fake.write(b.file + ".swp")
+				time.Sleep(5 * ms)
+			}
+		}
+		noise()
+		b.put("one", "second")
+		b.fake.write(b.file)
+		noise()
+		b.signalled(30 * ms)
+	})
+}
+
 func TestWatcher_FindsALostEventByTheSlowPoll(t *testing.T) {
 	inBubble(t, nil, func(b *bench) {
 		b.put("one", "second")

@@ -116,9 +116,12 @@ func (w *Watcher) Set(items []Item) {
 // SetSettle changes the quiet time, within 1 ms and Options.Longest.
 func (w *Watcher) SetSettle(d time.Duration) {
 	w.mu.Lock()
+	same := w.mu.settle == d
 	w.mu.settle = d
 	w.mu.Unlock()
-	raise(w.poke)
+	if !same {
+		raise(w.poke)
+	}
 }
 
 // Dirty receives a signal when the content of some item differs from what was
