@@ -68,10 +68,17 @@ type call struct {
 // stdin is closed, and it must exit 0 by itself.
 func (h *home) agent(args ...string) *agent {
 	h.t.Helper()
+	return h.client("harness", append([]string{"mcp"}, args...)...)
+}
+
+// client is the same for any MCP server on stdio: what a test compares the
+// bridge with.
+func (h *home) client(name string, args ...string) *agent {
+	h.t.Helper()
 	a := &agent{
 		t: h.t, stderr: &buffer{}, asked: map[string]*call{},
 		changed: make(chan struct{}), exited: make(chan struct{}),
-		cmd: h.command(context.Background(), "harness", append([]string{"mcp"}, args...)...),
+		cmd: h.command(context.Background(), name, args...),
 	}
 	a.cmd.Stderr = a.stderr
 	in, err := a.cmd.StdinPipe()

@@ -75,6 +75,9 @@ func (d *daemon) end() {
 	if code := d.cmd.ProcessState.ExitCode(); code != 0 && !d.killed {
 		d.t.Errorf("the daemon exited with %v", d.cmd.ProcessState)
 	}
+	if left := mentioning(d.t, d.dir+"/record-"); len(left) != 0 && !d.killed {
+		d.t.Errorf("the daemon left %v", left)
+	}
 	if strings.Contains(d.log.String(), "DATA RACE") || strings.Contains(d.log.String(), "panic: ") {
 		d.t.Error("the daemon met a data race or a panic")
 	}

@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -38,12 +39,20 @@ func newHome(t testing.TB) *home {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	h := &home{t: t, dir: dir, env: environment(bin(t), dir)}
+	t.Cleanup(h.sweep)
 	for _, d := range []string{"config/harness", "state", "run", "home", "tmp"} {
 		if err := os.MkdirAll(h.path(d), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
 	return h
+}
+
+// sweep ends what a killed daemon left and no successor found.
+func (h *home) sweep() {
+	for _, p := range mentioning(h.t, h.dir+"/record-") {
+		syscall.Kill(p.pid, syscall.SIGKILL)
+	}
 }
 
 // environment is all that a process in a home sees.
