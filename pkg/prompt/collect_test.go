@@ -99,7 +99,7 @@ func TestCollect_ServesWhatWinsAndSaysWhatDoesNot(t *testing.T) {
 		},
 		{
 			name:   "unreadable entries and missing directories cost themselves alone",
-			dirs:   []Dir{{Path: "/gone", Missing: true}, {Path: "/a", Entries: []Entry{{Name: "x.md", Err: errTooLarge}, {Name: "y.md", Data: []byte("1")}}}},
+			dirs:   []Dir{{Path: "/gone", Missing: true}, {Path: "/a", Entries: []Entry{{Name: "x.md", Err: errFileSize}, {Name: "y.md", Data: []byte("1")}}}},
 			served: []string{"y=/a/y.md:1"},
 			said:   []string{"/gone: no such directory", "/a/x.md:1: larger than 1048576 bytes"},
 		},

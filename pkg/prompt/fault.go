@@ -45,10 +45,12 @@ func quote(s string) string {
 	return strconv.Quote(s[:cut]) + "…"
 }
 
-// report gathers what is found about one file. Every line given to it is a line
-// of the file, from 1.
+// report gathers what is found about one file. Lines given to it are brought to
+// those of the file: 0, for one that is not known, becomes the first, and one
+// behind the end, as YAML counts where a lone CR ends a line, becomes the last.
 type report struct {
 	file     string
+	last     int // line of the file
 	warnings []Fault
 	faults   []Fault
 	dropped  int // warnings over maxWarnings
@@ -69,5 +71,5 @@ func (r *report) fail(line int, format string, args ...any) {
 }
 
 func (r *report) fault(line int, format string, args ...any) Fault {
-	return Fault{File: r.file, Line: line, Message: fmt.Sprintf(format, args...)}
+	return Fault{File: r.file, Line: min(max(line, 1), r.last), Message: fmt.Sprintf(format, args...)}
 }

@@ -117,11 +117,10 @@ func (m mapping) fail(key, format string, args ...any) {
 	m.r.fail(m.lineOf(key), "%s"+format, append([]any{m.prefix}, args...)...)
 }
 
-// lineOf returns the line of a key. If that is not known, it is the line of the
-// mapping, and at last that of the opening fence.
+// lineOf returns the line of a key or, if that is not known, of the mapping.
 func (m mapping) lineOf(key string) int {
 	lines := m.lines()
-	return cmp.Or(lines.first(key).line, lines.line, 1)
+	return cmp.Or(lines.first(key).line, lines.line)
 }
 
 // checkDuplicates reports every key that a mapping has twice, at any depth.
@@ -151,7 +150,7 @@ func failDuplicate(r *report, key string, lines node) {
 		r.fail(same[1].line, "duplicate key %s (lines %s)", quote(key), joinLines(same))
 		return
 	}
-	r.fail(cmp.Or(lines.first(key).line, lines.line, 1), "duplicate key %s", quote(key))
+	r.fail(cmp.Or(lines.first(key).line, lines.line), "duplicate key %s", quote(key))
 }
 
 // kindOf names the type of a YAML value for a reader who wrote it.

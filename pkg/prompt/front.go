@@ -95,7 +95,7 @@ func checkEnd(front []byte) error {
 // by the error that it gave.
 func secondLine(front []byte, err error) int {
 	marked := lineOf(front, func(l []byte) bool { return hasAnyPrefix(string(l), "---", "...") })
-	if marked > 1 || err == nil {
+	if marked > 0 || err == nil {
 		return marked
 	}
 	line, message := yamlPlace(err)
@@ -112,7 +112,6 @@ func failYAML(r *report, front []byte, err error) {
 	} else {
 		line += lineShift(message)
 	}
-	line = min(max(line, 1), lineAt(front, len(front)))
 	r.fail(line, "front matter: %s", explain(message))
 }
 
@@ -137,15 +136,13 @@ func yamlPlace(err error) (line int, message string) {
 	if typeErr, ok := errors.AsType[*yaml.TypeError](err); ok {
 		message = typeErr.Errors[0]
 	}
-	number, rest, ok := strings.Cut(strings.TrimPrefix(message, "line "), ": ")
-	if !ok || number == message {
-		return 0, message
-	}
+	placed, ok := strings.CutPrefix(message, "line ")
+	number, why, _ := strings.Cut(placed, ": ")
 	line, atoiErr := strconv.Atoi(number)
-	if atoiErr != nil {
+	if !ok || atoiErr != nil {
 		return 0, message
 	}
-	return line, rest
+	return line, why
 }
 
 // lineShift corrects the line of a syntax error. yaml.v2 counts from 0 in what
@@ -162,7 +159,8 @@ func lineShift(message string) int {
 	return 0
 }
 
-// yamlLine finds the line of an error for which the decoder tells none.
+// yamlLine finds the line of an error for which the decoder tells none; 0 if
+// it stays unknown.
 func yamlLine(front []byte, message string) int {
 	if name, ok := strings.CutPrefix(message, "unknown anchor '"); ok {
 		alias := []byte("*" + strings.TrimSuffix(name, "' referenced"))
@@ -171,7 +169,7 @@ func yamlLine(front []byte, message string) int {
 	if strings.HasPrefix(message, "control characters") {
 		return lineOf(front, func(l []byte) bool { return bytes.ContainsFunc(l, isForbidden) })
 	}
-	return 1
+	return 0
 }
 
 // isForbidden reports whether YAML does not allow r.
@@ -185,7 +183,7 @@ func isForbidden(r rune) bool {
 	return false
 }
 
-// lineOf returns the number of the first line that is one of those sought, or 1.
+// lineOf returns the number of the first line that is one of those sought, or 0.
 func lineOf(front []byte, sought func(line []byte) bool) int {
 	n := 1
 	for line := range bytes.Lines(front) {
@@ -194,7 +192,7 @@ func lineOf(front []byte, sought func(line []byte) bool) int {
 		}
 		n++
 	}
-	return 1
+	return 0
 }
 
 func hasAnyPrefix(s string, prefixes ...string) bool {

@@ -16,7 +16,7 @@ import (
 // last of very many says how many more there are, and they come with a fault
 // too. The prompt keeps data, which must not change afterwards.
 func Parse(file string, data []byte) (p *Prompt, warnings []Fault, fault *Fault) {
-	r := &report{file: file}
+	r := &report{file: file, last: lineAt(data, len(data))}
 	p = parse(r, data)
 	warnings, fault = r.result()
 	if fault != nil {

@@ -75,7 +75,7 @@ func ReadDir(fsys FS, dir string, scope Scope) Dir {
 
 var (
 	errVanished = errors.New("vanished")
-	errTooLarge = fmt.Errorf("larger than %d bytes", MaxFile)
+	errFileSize = fmt.Errorf("larger than %d bytes", MaxFile)
 )
 
 // reader reads the files of one directory.
@@ -161,7 +161,7 @@ func content(info Info, data []byte, err error) ([]byte, error) {
 	case regular(info) != nil:
 		return nil, regular(info)
 	case len(data) > MaxFile:
-		return nil, errTooLarge
+		return nil, errFileSize
 	}
 	return data, nil
 }

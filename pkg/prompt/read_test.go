@@ -72,10 +72,11 @@ func (f fakeFS) ReadFile(root, name string, limit int) (Info, []byte, error) {
 
 func (f fakeFS) UID() int { return 1000 }
 
-// TestReadDir_FollowsLinksOnlySoFar holds PRM-4 and PRM-5 to one tree.
-func TestReadDir_FollowsLinksOnlySoFar(t *testing.T) {
+// hardTree is a directory /d with one file of each kind that matters, and what
+// its links lead to.
+func hardTree() fakeFS {
 	const link = fs.ModeSymlink
-	tree := fakeFS{
+	return fakeFS{
 		"/d":              {mode: fs.ModeDir},
 		"/d/plain.md":     {data: "plain"},
 		"/d/other-uid.md": {data: "a file of another user, no link", uid: 1},
@@ -111,6 +112,11 @@ func TestReadDir_FollowsLinksOnlySoFar(t *testing.T) {
 		"/home/pipe.md":             {mode: fs.ModeNamedPipe},
 		"/home/swapped.md":          {open: fs.ModeNamedPipe},
 	}
+}
+
+// TestReadDir_FollowsLinksOnlySoFar holds PRM-4 and PRM-5 to one tree.
+func TestReadDir_FollowsLinksOnlySoFar(t *testing.T) {
+	tree := hardTree()
 	both := map[string]string{
 		"plain.md":     "plain",
 		"other-uid.md": "a file of another user, no link",
