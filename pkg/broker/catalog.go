@@ -77,6 +77,7 @@ type Catalog struct {
 	routes   map[string]route
 	keys     map[string]Offer
 	prompts  map[string]*Prompt
+	exposed  map[string]string // prompt names by what the files are called
 	tools    int
 	core     *core
 }
@@ -87,10 +88,19 @@ func (c *Catalog) Tools() int { return c.tools }
 // Prompts returns how many prompts the catalog lists.
 func (c *Catalog) Prompts() int { return len(c.prompts) }
 
+// PromptName returns the name under which the prompt of a file called name is
+// served, which differs from it where agents would not take it (MCP-2).
+func (c *Catalog) PromptName(name string) string {
+	if exposed, ok := c.exposed[name]; ok {
+		return exposed
+	}
+	return name
+}
+
 // Merge builds the catalog of offers and prompts; version is what initialize
 // reports. It is pure: order in the arguments never shows in the result.
 func Merge(version string, offers []Offer, prompts []Prompt) (*Catalog, error) {
-	c := &Catalog{routes: map[string]route{}, keys: map[string]Offer{}, prompts: map[string]*Prompt{}}
+	c := &Catalog{routes: map[string]route{}, keys: map[string]Offer{}, prompts: map[string]*Prompt{}, exposed: map[string]string{}}
 	offers = slices.SortedFunc(slices.Values(offers), func(a, b Offer) int { return cmp.Compare(a.Key, b.Key) })
 	for _, o := range offers {
 		c.keys[o.Key] = o
@@ -167,7 +177,7 @@ func (c *Catalog) mergePrompts(prompts []Prompt) []*Prompt {
 			continue
 		}
 		p := prompts[i]
-		p.Name = name
+		c.exposed[p.Name], p.Name = name, name
 		c.prompts[name] = &p
 		named = append(named, &p)
 	}

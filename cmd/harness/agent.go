@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+
+	"harness/pkg/control"
+	"harness/pkg/jsonrpc"
+	"harness/pkg/wire"
+)
+
+// agent is an MCP session of the command line's own: `tools` and `call` see
+// what an agent would.
+type agent struct {
+	conn *net.UnixConn
+	in   *jsonrpc.Reader
+	last int
+}
+
+// largestAnswer bounds what one answer may hold; the daemon has a limit of its
+// own, and this one only has to be above it.
+const largestAnswer = 1 << 30
+
+// dialAgent opens a session and shakes hands.
+func (g *globals) dialAgent(ctx context.Context) (*agent, error) {
+	conn, err := dialSession(ctx, g.paths(), "")
+	if err != nil {
+		return nil, err
+	}
+	context.AfterFunc(ctx, func() { conn.Close() })
+	a := &agent{conn: conn, in: jsonrpc.NewReader(conn, 64<<10, largestAnswer)}
+	params := append(wire.AppendQuoted([]byte(`{"protocolVersion":"`+wire.Latest+`","capabilities":{},"clientInfo":{"name":"harness","version":`), programVersion()), `}}`...)
+	if _, err := a.request("initialize", params); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	if _, err := conn.Write(append(wire.AppendNotification(nil, "notifications/initialized"), '\n')); err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("speak to the daemon: %w", err)
+	}
+	return a, nil
+}
+
+// dialSession connects to the first socket that a daemon answers on.
+func dialSession(ctx context.Context, paths control.Paths, token string) (*net.UnixConn, error) {
+	var first error
+	for _, socket := range paths.Sockets() {
+		conn, err := control.DialSession(ctx, socket, token)
+		if err == nil {
+			return conn, nil
+		}
+		if first == nil || !errors.Is(err, control.ErrUnreachable) {
+			first = err
+		}
+	}
+	return nil, first
+}
+
+// request sends one request and returns the raw result. A JSON-RPC error is an
+// error.
+func (a *agent) request(method string, params []byte) ([]byte, error) {
+	a.last++
+	id := strconv.Itoa(a.last)
+	line := append([]byte(`{"jsonrpc":"2.0","id":`+id+`,"method":"`+method+`","params":`), params...)
+	if _, err := a.conn.Write(append(line, "}\n"...)); err != nil {
+		return nil, fmt.Errorf("speak to the daemon: %w", err)
+	}
+	for {
+		line, err := a.in.Next()
+		if err != nil {
+			return nil, fmt.Errorf("hear from the daemon: %w", err)
+		}
+		var m jsonrpc.Message
+		if jsonrpc.Peek(line, &m) != nil || m.Kind() != jsonrpc.Response || string(m.ID.In(line)) != id {
+			continue
+		}
+		if !m.Error.Present() {
+			return m.Result.In(line), nil
+		}
+		text, err := jsonrpc.Unquote(m.ErrMessage.In(line))
+		if err != nil {
+			text = string(m.Error.In(line))
+		}
+		return nil, errors.New(text)
+	}
+}

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"harness/pkg/bridge"
+	"harness/pkg/control"
+)
+
+// bridgeGrace is how long `harness mcp` waits for answers after the end of its
+// input. It reads no config, so it is the default of [server] stop_grace.
+const bridgeGrace = 5 * time.Second
+
+const bridgeUsage = `usage: harness mcp [--socket PATH]
+
+An MCP server on stdin and stdout, to be launched by an agent. It relays to the
+harness daemon, waits for it where there is none, and outlives it.
+`
+
+// newMCPCmd documents the bridge; run decides for it before the tree is built.
+func newMCPCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:                "mcp",
+		Short:              "Serve MCP on stdin and stdout, for an agent to launch",
+		Long:               strings.TrimPrefix(bridgeUsage, "usage: harness mcp [--socket PATH]\n\n"),
+		DisableFlagParsing: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if code := runBridge(args, os.Getenv); code != exitDone {
+				return silentError{}
+			}
+			return nil
+		},
+	}
+}
+
+// runBridge is `harness mcp`: no config, no command tree, nothing but the
+// bridge (PRF-3).
+func runBridge(args []string, getenv func(string) string) int {
+	flags, help, err := bridgeFlags(args)
+	switch {
+	case err != nil:
+		return report(os.Stderr, err)
+	case help:
+		fmt.Print(bridgeUsage)
+		return exitDone
+	}
+	tuneForCopying()
+	paths := findPaths(getenv, flags)
+	token := getenv("HARNESS_MCP_TOKEN")
+	said := map[string]bool{}
+	err = bridge.Run(context.Background(), bridge.Options{
+		In: os.Stdin, Out: os.Stdout, Version: programVersion(), MaxMessage: largestAnswer, StopGrace: bridgeGrace,
+		Dial: func(ctx context.Context) (*net.UnixConn, error) { return dialSession(ctx, paths, token) },
+		Say: func(text string) {
+			if !said[text] {
+				said[text] = true
+				fmt.Fprintln(os.Stderr, "harness: "+text)
+			}
+		},
+	})
+	return report(os.Stderr, err)
+}
+
+// tuneForCopying keeps the heap of a process small that lives as long as its
+// agent and holds little but two buffers.
+func tuneForCopying() { debug.SetGCPercent(25) }
+
+// bridgeFlags reads the few flags there are.
+func bridgeFlags(args []string) (flags control.Flags, help bool, err error) {
+	for len(args) > 0 {
+		name, value, joined := strings.Cut(args[0], "=")
+		args = args[1:]
+		switch name {
+		case "--help", "-h":
+			return flags, true, nil
+		case "--socket", "--config":
+			if !joined {
+				if len(args) == 0 {
+					return flags, false, usagef("%s needs a path", name)
+				}
+				value, args = args[0], args[1:]
+			}
+			if name == "--socket" {
+				flags.Socket = value
+			}
+		default:
+			return flags, false, usagef("mcp takes --socket PATH and nothing else; it was given %q", name)
+		}
+	}
+	return flags, false, nil
+}

@@ -1,0 +1,34 @@
+package main
+
+import (
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"harness/pkg/daemon"
+)
+
+func newDaemonCmd(g *globals) *cobra.Command {
+	var format string
+	cmd := &cobra.Command{
+		Use:   "daemon",
+		Short: "Run the MCP servers and follow the config until told to stop",
+		Long: "daemon runs in the foreground, logs to stderr and ends on SIGTERM or SIGINT,\n" +
+			"with every process it started. `harness help systemd` has a unit file.",
+		Args: exactly(0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if format != "text" && format != "json" {
+				return usagef("--log-format is text or json, not %q", format)
+			}
+			home, err := os.UserHomeDir()
+			if err != nil {
+				home = "" // a leading ~ in the config is then a fault with its line
+			}
+			return daemon.Run(cmd.Context(), daemon.Options{
+				Paths: g.paths(), Version: programVersion(), Home: home, Log: cmd.ErrOrStderr(), JSONLog: format == "json",
+			})
+		},
+	}
+	cmd.Flags().StringVar(&format, "log-format", "text", "text or json")
+	return cmd
+}

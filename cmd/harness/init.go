@@ -1,0 +1,60 @@
+package main
+
+import (
+	_ "embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+)
+
+// starter returns the config that init writes.
+func starter() []byte { return []byte(starterText) }
+
+//go:embed starter.toml
+var starterText string
+
+func newInitCmd(g *globals) *cobra.Command {
+	var print bool
+	cmd := &cobra.Command{
+		Use:   "init",
+		Short: "Write a first harness.toml, if there is none",
+		Args:  exactly(0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if print {
+				_, err := cmd.OutOrStdout().Write(starter())
+				return err
+			}
+			path := g.paths().Config
+			if err := writeNew(path, starter()); err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "wrote %s; edit it, then run `harness daemon`\n", path)
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&print, "print", false, "print it and write nothing")
+	return cmd
+}
+
+// writeNew writes a file that must not exist (FIL-2).
+func writeNew(path string, data []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return fmt.Errorf("make the config directory: %w", err)
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("%s exists and is left as it is; `harness init --print` shows what would be written", path)
+	}
+	if err != nil {
+		return fmt.Errorf("write the config: %w", err)
+	}
+	if _, err := f.Write(data); err != nil {
+		f.Close()
+		return fmt.Errorf("write the config: %w", err)
+	}
+	return f.Close()
+}

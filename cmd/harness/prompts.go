@@ -1,0 +1,47 @@
+package main
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"harness/pkg/control"
+)
+
+func newPromptsCmd(g *globals) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "prompts",
+		Short: "List the prompts served from markdown files",
+		Args:  exactly(0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := g.client(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			list, err := c.Prompts(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(cmd.OutOrStdout(), control.PromptList{Prompts: list})
+			}
+			var rows [][]string
+			for _, p := range list {
+				var names []string
+				for _, a := range p.Arguments {
+					name := a.Name
+					if !a.Required {
+						name = "[" + name + "]"
+					}
+					names = append(names, name)
+				}
+				rows = append(rows, []string{p.Name, strings.Join(names, " "), firstLine(or(p.Description, ""), 60), p.File})
+			}
+			return table(cmd.OutOrStdout(), []string{"PROMPT", "ARGUMENTS", "DESCRIPTION", "FILE"}, rows)
+		},
+	}
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}

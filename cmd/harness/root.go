@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"harness/pkg/plain"
+)
+
+// newRoot builds the command tree over s.
+func newRoot(s streams) *cobra.Command {
+	g := &globals{}
+	root := &cobra.Command{
+		Use:           "harness",
+		Short:         "Run MCP servers once, for every agent, and follow every edit of their config",
+		Long:          "harness runs the MCP servers declared in harness.toml once, serves them to any\nnumber of agents through `harness mcp`, and follows every edit while it runs.",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usagef("there is no command %q%s; see `harness help`", args[0], didYouMean(cmd, args[0]))
+			}
+			return cmd.Help()
+		},
+	}
+	root.SetIn(s.in)
+	root.SetOut(s.out)
+	root.SetErr(s.err)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usagef("%w; see `%s --help`", err, cmd.CommandPath())
+	})
+	g.flags(root)
+	root.AddCommand(
+		newDaemonCmd(g), newStatusCmd(g), newReloadCmd(g), newValidateCmd(g), newInitCmd(g), newMCPCmd(),
+		newToolsCmd(g), newCallCmd(g), newPromptsCmd(g), newLogsCmd(g), newEventsCmd(g), newDemoCmd(),
+		newUnitsCmd(g, "start", "Start upstreams, and wait until they run"),
+		newUnitsCmd(g, "stop", "Stop upstreams, and wait until they are stopped"),
+		newUnitsCmd(g, "restart", "Restart upstreams, and wait until they run"),
+		newVersionCmd(),
+	)
+	root.SetHelpCommand(newHelpCmd(root))
+	return root
+}
+
+// didYouMean names the commands that a mistyped word resembles.
+func didYouMean(cmd *cobra.Command, word string) string {
+	names := cmd.SuggestionsFor(word)
+	if len(names) == 0 {
+		return ""
+	}
+	return " (did you mean " + strings.Join(names, " or ") + "?)"
+}
+
+func newVersionCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Args:  exactly(0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), "harness "+programVersion())
+			return err
+		},
+	}
+}
+
+// jsonFlag adds --json.
+func jsonFlag(cmd *cobra.Command, asJSON *bool) {
+	cmd.Flags().BoolVar(asJSON, "json", false, "print JSON")
+}
+
+// printJSON prints v on one line.
+func printJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}
+
+// table prints rows under a head, each cell made safe to show (CFG-6).
+func table(w io.Writer, head []string, rows [][]string) error {
+	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	for _, row := range append([][]string{head}, rows...) {
+		cells := make([]string, len(row))
+		for i, cell := range row {
+			cells[i] = plain.Text(cell)
+		}
+		fmt.Fprintln(t, strings.TrimRight(strings.Join(cells, "\t"), "\t"))
+	}
+	return t.Flush()
+}
+
+// firstLine cuts text to its first line and at most n characters.
+func firstLine(text string, n int) string {
+	text, _, _ = strings.Cut(strings.TrimSpace(text), "\n")
+	if runes := []rune(text); len(runes) > n {
+		return string(runes[:n-1]) + "…"
+	}
+	return text
+}
+
+// or returns *p, or what stands for nothing in a table.
+func or[T any](p *T, nothing string) string {
+	if p == nil {
+		return nothing
+	}
+	return fmt.Sprint(*p)
+}
+
+// cancelled reports whether the person at the terminal ended the command.
+func cancelled(ctx context.Context) bool { return ctx.Err() != nil }

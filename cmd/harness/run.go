@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"harness/pkg/control"
+	"harness/pkg/plain"
+)
+
+// Exit codes (CLI-2).
+const (
+	exitDone        = 0
+	exitFailed      = 1
+	exitUsage       = 2
+	exitUnreachable = 3
+)
+
+// version is what the program calls itself; the linker may set it with
+// -X main.version=….
+var version = ""
+
+// programVersion is version, or what the toolchain recorded.
+func programVersion() string {
+	if version != "" {
+		return version
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
+		return info.Main.Version
+	}
+	return "devel"
+}
+
+// usageError is a fault in how the program was called (exit 2).
+type usageError struct{ error }
+
+// silentError is a failure that has been reported already (exit 1).
+type silentError struct{}
+
+func (silentError) Error() string { return "failed" }
+
+// streams are where a command reads and writes.
+type streams struct {
+	in       io.Reader
+	out, err io.Writer
+}
+
+func run(args []string) int {
+	if len(args) > 0 && args[0] == "mcp" {
+		return runBridge(args[1:], os.Getenv)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	// A second signal ends the program at once (LIF-4).
+	context.AfterFunc(ctx, stop)
+	io := streams{os.Stdin, os.Stdout, os.Stderr}
+	root := newRoot(io)
+	root.SetArgs(args)
+	return report(io.err, root.ExecuteContext(ctx))
+}
+
+// report prints err as one line with what to do next, and returns the exit
+// code it stands for.
+func report(w io.Writer, err error) int {
+	switch {
+	case err == nil:
+		return exitDone
+	case errors.Is(err, silentError{}):
+		return exitFailed
+	}
+	message, code := err.Error(), exitFailed
+	if p, ok := errors.AsType[*control.Problem](err); ok && p.Hint != "" {
+		message += "; " + p.Hint
+	}
+	if errors.Is(err, control.ErrUnreachable) {
+		message, code = err.Error()+"; start it with `harness daemon`", exitUnreachable
+	}
+	if _, ok := errors.AsType[usageError](err); ok {
+		message, code = err.Error(), exitUsage
+	}
+	fmt.Fprintf(w, "harness: %s\n", plain.Text(strings.TrimSpace(message)))
+	return code
+}
+
+// usagef returns a fault in how the program was called.
+func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// exactly and atLeast check the number of arguments and say what is missing.
+func exactly(n int, what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) != n {
+			return usagef("%s takes %s; see `harness %s --help`", cmd.Name(), what, cmd.Name())
+		}
+		return nil
+	}
+}
+
+func atLeast(n int, what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) < n {
+			return usagef("%s takes %s; see `harness %s --help`", cmd.Name(), what, cmd.Name())
+		}
+		return nil
+	}
+}

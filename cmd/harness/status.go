@@ -1,0 +1,97 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"harness/pkg/control"
+	"harness/pkg/plain"
+)
+
+func newStatusCmd(g *globals) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show what runs, what is in force and what is wrong",
+		Args:  exactly(0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := g.client(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			s, err := c.Status(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(cmd.OutOrStdout(), s)
+			}
+			return printStatus(cmd.OutOrStdout(), s)
+		},
+	}
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+func printStatus(w io.Writer, s *control.Status) error {
+	fmt.Fprintf(w, "harness %s, pid %d, up %s\n", plain.Text(s.Version), s.PID, (time.Duration(s.UptimeMS) * time.Millisecond).Round(time.Second))
+	fmt.Fprintf(w, "config %s, generation %d, watched by %s\n", plain.Text(s.Config), s.Generation, s.Watch)
+	if s.LastReload != nil && !s.LastReload.OK {
+		fmt.Fprintln(w, "config error, running last good:")
+		printFaults(w, "  ", s.LastReload.Errors)
+	}
+	if s.LastReload != nil && len(s.LastReload.Warnings) > 0 {
+		fmt.Fprintln(w, "warnings:")
+		printFaults(w, "  ", s.LastReload.Warnings)
+	}
+	fmt.Fprintf(w, "%d prompts, %d sessions\n\n", s.Prompts, len(s.Sessions))
+	var rows [][]string
+	for _, u := range s.Upstreams {
+		note := or(u.Error, "")
+		if u.Pending != nil {
+			note = "pending: " + *u.Pending
+		}
+		rows = append(rows, []string{u.Name, u.State, or(u.PID, "-"), fmt.Sprint(u.Tools), fmt.Sprint(u.Restarts), retryText(u.NextRetryMS), note})
+	}
+	if err := table(w, []string{"UPSTREAM", "STATE", "PID", "TOOLS", "RESTARTS", "RETRY", "NOTE"}, rows); err != nil {
+		return err
+	}
+	if len(s.Sessions) == 0 {
+		return nil
+	}
+	fmt.Fprintln(w)
+	rows = nil
+	for _, x := range s.Sessions {
+		rows = append(rows, []string{x.ID, or(x.Client, "-"), or(x.Harness, "-"), time.Since(x.Since).Round(time.Second).String()})
+	}
+	return table(w, []string{"SESSION", "CLIENT", "HARNESS", "SINCE"}, rows)
+}
+
+func retryText(ms *int64) string {
+	if ms == nil {
+		return "-"
+	}
+	return (time.Duration(*ms) * time.Millisecond).Round(100 * time.Millisecond).String()
+}
+
+// printFaults prints one fault a line: file, line, key, message.
+func printFaults(w io.Writer, indent string, faults []control.Fault) {
+	for _, f := range faults {
+		fmt.Fprintln(w, indent+plain.Text(faultText(f)))
+	}
+}
+
+func faultText(f control.Fault) string {
+	text := f.File
+	if f.Line != nil {
+		text += fmt.Sprintf(":%d", *f.Line)
+	}
+	if f.Key != nil {
+		text += ": " + *f.Key
+	}
+	return text + ": " + f.Message
+}

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"harness/pkg/control"
+	"harness/pkg/plain"
+)
+
+// newUnitsCmd makes start, stop or restart.
+func newUnitsCmd(g *globals, verb, short string) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   verb + " mcp.KEY...",
+		Short: short,
+		Args:  atLeast(1, "the names of upstreams, such as mcp.gitea"),
+		RunE: func(cmd *cobra.Command, names []string) error {
+			c, err := g.client(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			act := map[string]func(context.Context, ...string) ([]control.UnitState, error){
+				"start": c.Start, "stop": c.Stop, "restart": c.Restart,
+			}[verb]
+			units, err := act(cmd.Context(), names...)
+			if err != nil {
+				return err
+			}
+			return reportUnits(cmd, verb, units, asJSON)
+		},
+	}
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+// reportUnits fails where what was asked for did not come to be.
+func reportUnits(cmd *cobra.Command, verb string, units []control.UnitState, asJSON bool) error {
+	if asJSON {
+		if err := printJSON(cmd.OutOrStdout(), control.UnitStates{Units: units}); err != nil {
+			return err
+		}
+	}
+	want := map[bool]string{true: "stopped", false: "running"}[verb == "stop"]
+	failed := false
+	for _, u := range units {
+		bad := u.State != want
+		failed = failed || bad
+		switch {
+		case asJSON:
+		case bad:
+			fmt.Fprintf(cmd.ErrOrStderr(), "harness: %s is %s: %s; see `harness logs %s`\n", plain.Text(u.Name), u.State, plain.Text(or(u.Error, "no reason known")), plain.Text(u.Name))
+		default:
+			fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n", plain.Text(u.Name), u.State)
+		}
+	}
+	if failed {
+		return silentError{}
+	}
+	return nil
+}

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"harness/pkg/config"
+	"harness/pkg/control"
+)
+
+// validation is the answer of `harness validate --json` (CLI-3).
+type validation struct {
+	OK       bool                        `json:"ok"`
+	Errors   control.List[control.Fault] `json:"errors"`
+	Warnings control.List[control.Fault] `json:"warnings"`
+}
+
+func newValidateCmd(g *globals) *cobra.Command {
+	var asJSON, project bool
+	cmd := &cobra.Command{
+		Use:   "validate [FILE]",
+		Short: "Check a harness.toml without a daemon, all faults at once",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return usagef("validate takes one file at most; see `harness validate --help`")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			path := g.paths().Config
+			if len(args) == 1 {
+				abs, err := filepath.Abs(args[0])
+				if err != nil {
+					return fmt.Errorf("find %q: %w", args[0], err)
+				}
+				path = abs
+			}
+			kind := config.Global
+			if project {
+				kind = config.Project
+			}
+			v, err := validate(path, kind)
+			if err != nil {
+				return err
+			}
+			return reportValidation(cmd, path, v, asJSON)
+		},
+	}
+	jsonFlag(cmd, &asJSON)
+	cmd.Flags().BoolVar(&project, "project", false, "check it as a project's file")
+	return cmd
+}
+
+func validate(path string, kind config.Kind) (validation, error) {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return validation{}, fmt.Errorf("%s: no such file; write one with `harness init`", path)
+	}
+	if err != nil {
+		return validation{}, fmt.Errorf("read the config: %w", err)
+	}
+	// Without a home a leading ~ is a fault, which says so with its line.
+	home, _ := os.UserHomeDir()
+	_, warnings, faults := config.Load(config.Source{Path: path, Data: data, Kind: kind}, config.Env{Home: home, Lookup: os.LookupEnv})
+	return validation{OK: len(faults) == 0, Errors: toFaults(faults), Warnings: toFaults(warnings)}, nil
+}
+
+func toFaults(list []config.Fault) []control.Fault {
+	out := make([]control.Fault, len(list))
+	for i, f := range list {
+		out[i] = control.Fault{File: f.File, Line: control.OrNull(f.Line), Key: control.OrNull(f.Key), Message: f.Message}
+	}
+	return out
+}
+
+func reportValidation(cmd *cobra.Command, path string, v validation, asJSON bool) error {
+	if asJSON {
+		if err := printJSON(cmd.OutOrStdout(), v); err != nil {
+			return err
+		}
+	} else {
+		printFaults(cmd.ErrOrStderr(), "", v.Errors)
+		printFaults(cmd.ErrOrStderr(), "warning: ", v.Warnings)
+		if v.OK {
+			fmt.Fprintln(cmd.OutOrStdout(), path+" is valid")
+		}
+	}
+	if !v.OK {
+		return silentError{}
+	}
+	return nil
+}

@@ -1,0 +1,21 @@
+// Package daemon builds every room of harness, adapts their types to each
+// other, runs them as one supervised tree and stops them in order.
+//
+// It owns the state directory: the lock that makes a daemon the only one, the
+// last good text of each config file, and the generation and intents that
+// survive a restart. It never decides what should run (package reconcile does)
+// and never talks to a terminal.
+//
+// # Decisions
+//
+// thejerf/suture/v4 is the tree and the barrier against panics. Cancelling its
+// root would stop everything at the same instant, so there is a supervisor for
+// each stage, and the stages are stopped one after the other: the front first,
+// so that no new work comes in, then the engine, so that nothing restarts what
+// is being stopped, then the upstreams.
+//
+// gofrs/flock holds the lock: a lock of the kernel's is gone with its holder,
+// which a file with a pid in it is not. google/renameio replaces state files
+// atomically; the directory is synced after it, since a rename that is lost in
+// a power cut is a state file that went back in time.
+package daemon

@@ -1,0 +1,206 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"harness/pkg/broker"
+	"harness/pkg/config"
+	"harness/pkg/control"
+	"harness/pkg/upstream"
+	"harness/pkg/wire"
+	"harness/reconcile"
+	"harness/watch"
+)
+
+var _ control.Ops = (*ops)(nil)
+
+// ops answers the control interface from what the rooms know. It keeps no
+// state of its own and is used by many goroutines.
+type ops struct {
+	loop    *reconcile.Loop
+	pool    *upstream.Pool
+	broker  *broker.Broker
+	watcher *watch.Watcher
+	limits  *limits
+	version string
+	config  string
+	logs    string // directory of the upstreams' logs
+	started time.Time
+}
+
+// Status implements [control.Ops] (CLI-3).
+func (o *ops) Status(context.Context) (*control.Status, error) {
+	s := o.loop.State()
+	out := &control.Status{
+		Version: o.version, PID: os.Getpid(), UptimeMS: time.Since(o.started).Milliseconds(), Config: o.config,
+		Generation: s.Generation, Digest: control.OrNull(s.Digest), Watch: string(o.watcher.Mode()),
+		Harnesses: len(s.Desired.Agents), Prompts: o.broker.Catalog().Prompts(),
+		Upstreams: o.upstreams(s.Desired),
+	}
+	if !s.At.IsZero() {
+		out.LastReload = &control.LastReload{At: s.At.UTC(), OK: s.OK, Errors: faults(s.Faults), Warnings: faults(s.Warnings)}
+	}
+	for _, info := range o.broker.Sessions() {
+		out.Sessions = append(out.Sessions, control.SessionStatus{
+			ID: info.ID, Harness: control.OrNull(info.Harness), Client: control.OrNull(info.Client), Since: info.Since.UTC(),
+		})
+	}
+	return out, nil
+}
+
+// upstreams lists what has a process and, from the file, what has none.
+func (o *ops) upstreams(d *reconcile.Desired) control.List[control.UpstreamStatus] {
+	var list control.List[control.UpstreamStatus]
+	seen := map[string]bool{}
+	for _, s := range o.pool.Snapshot() {
+		seen[s.Key] = true
+		list = append(list, describe(s))
+	}
+	for key, u := range d.Upstreams {
+		if !seen[key] {
+			list = append(list, control.UpstreamStatus{Name: key, State: string(upstream.Stopped), Enabled: u.Enabled})
+		}
+	}
+	slices.SortFunc(list, func(a, b control.UpstreamStatus) int { return strings.Compare(a.Name, b.Name) })
+	return list
+}
+
+func describe(s upstream.Status) control.UpstreamStatus {
+	out := control.UpstreamStatus{
+		Name: s.Key, State: string(s.State), Enabled: s.Enabled, PID: control.OrNull(s.PID), Restarts: s.Restarts,
+		Error: control.OrNull(s.Error), Instances: s.Instances,
+	}
+	if s.Offer != nil {
+		out.Tools = len(s.Offer.Tools)
+	}
+	if s.Pending != nil {
+		out.Pending = control.OrNull(pendingText(s))
+	}
+	if !s.NextRetry.IsZero() {
+		ms := max(time.Until(s.NextRetry).Milliseconds(), 0)
+		out.NextRetryMS = &ms
+	}
+	return out
+}
+
+// pendingText says what a swap waits for.
+func pendingText(s upstream.Status) string {
+	if s.PendingErr != "" {
+		return s.PendingErr
+	}
+	return "the changed definition is starting"
+}
+
+func faults(list []config.Fault) control.List[control.Fault] {
+	out := make(control.List[control.Fault], len(list))
+	for i, f := range list {
+		out[i] = control.Fault{File: f.File, Line: control.OrNull(f.Line), Key: control.OrNull(f.Key), Message: f.Message}
+	}
+	return out
+}
+
+// Reload implements [control.Ops] (HOT-7).
+func (o *ops) Reload(ctx context.Context, req control.ReloadRequest) (*control.ReloadResult, error) {
+	var passed reconcile.Passed
+	var err error
+	if req.DryRun {
+		passed, err = o.loop.Plan(ctx)
+	} else {
+		passed, err = o.loop.Reload(ctx, req.Wait())
+	}
+	if err != nil {
+		return nil, err
+	}
+	s := passed.State
+	result := &control.ReloadResult{OK: s.OK, Generation: s.Generation, Errors: faults(s.Faults), Warnings: faults(s.Warnings)}
+	for _, step := range passed.Plan {
+		change := control.Change{Kind: string(step.Kind), Name: step.Name, Action: string(step.Op), Reason: step.Why}
+		if step.Kind == reconcile.KindUpstream && !req.DryRun {
+			o.outcome(step, &change, result)
+		}
+		result.Changed = append(result.Changed, change)
+	}
+	return result, nil
+}
+
+// outcome adds what became of an upstream's step by now. One that did not come
+// up is a warning: the file is in force all the same.
+func (o *ops) outcome(step reconcile.Step, change *control.Change, result *control.ReloadResult) {
+	s, ok := find(o.pool, step.Name)
+	if !ok {
+		change.State = control.OrNull(string(upstream.Stopped))
+		return
+	}
+	change.State = control.OrNull(string(s.State))
+	problem := s.Error
+	if s.Pending != nil {
+		problem = pendingText(s)
+		if step.Op == reconcile.OpSwap {
+			change.Action = string(reconcile.OpPending)
+		}
+	}
+	if problem != "" && s.State != upstream.Running || s.Pending != nil && s.PendingErr != "" {
+		result.Warnings = append(result.Warnings, control.Fault{
+			File: o.config, Line: control.OrNull(s.Launch.Line), Key: control.OrNull(reconcile.UpstreamName(step.Name)), Message: problem,
+		})
+	}
+}
+
+// Prompts implements [control.Ops].
+func (o *ops) Prompts(context.Context) ([]control.PromptInfo, error) {
+	infos := []control.PromptInfo{}
+	for _, p := range o.loop.State().Desired.Prompts {
+		info := control.PromptInfo{Name: o.broker.Catalog().PromptName(p.Name), Title: control.OrNull(p.Title), Description: control.OrNull(p.Description), File: p.File}
+		for _, a := range p.Arguments {
+			info.Arguments = append(info.Arguments, control.PromptArgument{Name: a.Name, Description: control.OrNull(a.Description), Required: a.Required})
+		}
+		infos = append(infos, info)
+	}
+	return infos, nil
+}
+
+// ServeSession implements [control.Ops].
+func (o *ops) ServeSession(ctx context.Context, conn *net.UnixConn, hello control.Hello) {
+	edge := broker.NewSocketEdge(conn, hello.Early, o.limits.session())
+	stop := context.AfterFunc(ctx, func() { _ = edge.Close() })
+	defer stop()
+	o.broker.Serve(edge)
+}
+
+// Logs implements [control.Ops] (LIF-7).
+func (o *ops) Logs(ctx context.Context, req control.LogsRequest, w io.Writer) error {
+	key, err := o.upstreamOf(req.Name)
+	if err != nil {
+		return err
+	}
+	path := upstream.LogPath(o.logs, key)
+	if err := tail(w, path, req.Lines); err != nil || !req.Follow {
+		return err
+	}
+	return follow(ctx, w, path)
+}
+
+// upstreamOf returns the key behind a name on the command line, if there is
+// such an upstream.
+func (o *ops) upstreamOf(name string) (string, error) {
+	d := o.loop.State().Desired
+	key, ok := strings.CutPrefix(name, "mcp.")
+	if _, there := d.Upstreams[key]; ok && there {
+		return key, nil
+	}
+	if _, there := d.Agents[name]; there {
+		return "", &control.Problem{Code: wire.OperationFailed, Message: fmt.Sprintf("%s is a harness; this version runs upstreams only", name), Hint: "name an upstream as mcp.<key>"}
+	}
+	hint := "no upstream is declared; add a [mcp.<key>] table to " + o.config
+	if names := known(d); len(names) > 0 {
+		hint = "there are: " + strings.Join(names, ", ")
+	}
+	return "", &control.Problem{Code: wire.UnknownHarness, Message: fmt.Sprintf("nothing is named %q", name), Hint: hint}
+}
