@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"encoding/json"
 	"fmt"
 	"net"
 	"os"
@@ -244,5 +245,53 @@ func TestIntent_TheLaterOfFileAndHandWins(t *testing.T) {
 		if o := d.harness(args...); o.code != 1 || o.stderr == "" {
 			t.Error(o)
 		}
+	}
+}
+
+func TestEvents_TellWhatHappensAsItHappens(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	d := h.run(h.upstream("ok"))
+	a := d.connected()
+	var out buffer
+	cmd := h.command(t.Context(), "harness", "events", "--json")
+	cmd.Stdout = &out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+	// Whoever listens is told from then on; edits go on until it listens.
+	for i := 0; out.String() == ""; i++ {
+		h.edit(set(h.upstream("ok"), "call_timeout", fmt.Sprintf(`"%ds"`, 60+i)))
+		d.mustReload()
+	}
+	h.edit(h.upstream("ok"), h.upstream("up"))
+	a.awaitCount(toolsChanged, 1)
+	h.edit("[mcp.broken]\ncmd = 5\n")
+	told := func(part string) {
+		t.Helper()
+		eventually(t, "an event with "+part, func() bool { return strings.Contains(out.String(), part) })
+	}
+	told("mcp.broken.cmd")
+	told("harness.toml:6")
+	told(`"name":"up"`)
+	a.call("ok__die", nil)
+	told("exit")
+	kinds := map[string]bool{}
+	for line := range strings.Lines(out.String()) {
+		var e struct {
+			At         time.Time
+			Kind       string
+			Name       *string
+			Generation *int
+			Message    string
+		}
+		if err := json.Unmarshal([]byte(line), &e); err != nil || e.At.IsZero() || e.Kind == "" || e.Message == "" {
+			t.Errorf("an event: %s", line)
+		}
+		kinds[e.Kind] = true
+	}
+	if len(kinds) < 4 {
+		t.Errorf("kinds: %v", kinds)
 	}
 }
