@@ -3,6 +3,7 @@ package prompt
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"strconv"
 	"strings"
@@ -30,6 +31,23 @@ func readFront(r *report, p *Prompt, front []byte) {
 	// An empty line in the place of the opening fence makes the lines that the
 	// YAML parser counts those of the file, and its first line one that it names.
 	front = append([]byte("\n"), front...)
+	guard(r, func() { decodeFront(r, p, front) })
+}
+
+// guard makes a panic of f a fault. yaml.v2 panics where it finds itself in a
+// state that it takes for impossible, and nobody mends it any more: such a file
+// is to be skipped like any other that does not parse.
+func guard(r *report, f func()) {
+	defer func() {
+		if v := recover(); v != nil {
+			r.fail(1, "front matter: the YAML decoder broke on it: %s", quote(fmt.Sprint(v)))
+		}
+	}()
+	f()
+}
+
+// decodeFront is readFront on lines that are counted as in the file.
+func decodeFront(r *report, p *Prompt, front []byte) {
 	values, items, err := decodeMeta(front)
 	if err != nil {
 		failYAML(r, front, err)

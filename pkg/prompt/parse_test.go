@@ -182,6 +182,16 @@ func TestParse_DigestFollowsWhatIsServed(t *testing.T) {
 	}
 }
 
+func TestGuard_MakesAPanicAFault(t *testing.T) {
+	r := &report{file: "p.md", last: 3}
+	guard(r, func() { panic("attempted to parse unknown event: none") })
+	_, fault := r.result()
+	want := `p.md:1: front matter: the YAML decoder broke on it: "attempted to parse unknown event: none"`
+	if fault == nil || fault.String() != want {
+		t.Errorf("fault %v, want %s", fault, want)
+	}
+}
+
 func TestFault_StringNamesThePlace(t *testing.T) {
 	for want, fault := range map[string]Fault{
 		"a.md:3: why": {File: "a.md", Line: 3, Message: "why"},
