@@ -121,10 +121,14 @@ func (s *scanner) checkText(i int) int {
 	b := s.b
 	var high uint64 // every byte seen, or-ed: is there any beyond ASCII?
 	for j := i + 1; ; {
-		for j+8 <= len(b) {
+		for words := 0; j+8 <= len(b); words++ {
+			if words == 4 { // few strings are longer; for those that are it pays
+				j = skipPlain(b, j, &high)
+				continue
+			}
 			x := load(b, j)
 			high |= x
-			if mark := stringEnds(x) | controls(x); mark != 0 {
+			if mark := textStops(x); mark != 0 {
 				j += first(mark)
 				break
 			}
@@ -147,6 +151,20 @@ func (s *scanner) checkText(i int) int {
 			j++
 		}
 	}
+}
+
+// skipPlain goes on from b[j] as long as 32 bytes at a time hold nothing that
+// textStops marks, and adds them to high.
+func skipPlain(b []byte, j int, high *uint64) int {
+	for ; j+32 <= len(b); j += 32 {
+		w := b[j : j+32 : j+32]
+		x0, x1, x2, x3 := load(w, 0), load(w, 8), load(w, 16), load(w, 24)
+		if textStops(x0)|textStops(x1)|textStops(x2)|textStops(x3) != 0 {
+			break
+		}
+		*high |= x0 | x1 | x2 | x3
+	}
+	return j
 }
 
 // checkUTF8 checks the string between the quotes at b[i] and b[j]; high is the

@@ -80,7 +80,7 @@ func (s *scanner) skipText(i int) int {
 	j := i + 1
 	// Keys and short values: a call to IndexByte costs more than they do.
 	for ; j+8 <= len(b) && j-i < 32; j += 8 {
-		mark := stringEnds(load(b, j))
+		mark := textEnds(load(b, j))
 		if mark == 0 {
 			continue
 		}
@@ -113,40 +113,50 @@ func escaped(b []byte, open, j int) bool {
 	return (j-k)&1 == 1
 }
 
+// nextStructural returns where the first quote, bracket or brace is from i on,
+// or len(b).
+func nextStructural(b []byte, i int) int {
+	for ; i+8 <= len(b); i += 8 {
+		if mark := structural(load(b, i)); mark != 0 {
+			return i + first(mark)
+		}
+	}
+	for i < len(b) && structural(uint64(b[i])) == 0 {
+		i++
+	}
+	return i
+}
+
 // skip finds the end of the array or object that opens at b[i]: brackets must
 // match and strings must end, the rest is not looked at.
 func (s *scanner) skip(i int) int {
 	b := s.b
 	var n nest
 	for i < len(b) {
-		if i+8 <= len(b) {
-			mark := structural(load(b, i))
-			if mark == 0 {
-				i += 8
-				continue
-			}
-			i += first(mark)
-		}
 		switch c := b[i]; c {
 		case '"':
 			if i = s.skipText(i); i == bad {
 				return bad
 			}
-			continue
 		case '{', '[':
 			if s.around+n.depth == maxDepth {
 				return s.fail(i, "values are nested too deeply")
 			}
 			n.push(c)
+			i++
 		case '}', ']':
 			if !n.closes(c) {
 				return s.fail(i, "brackets do not match")
 			}
+			i++
 			if n.pop(); n.depth == 0 {
-				return i + 1
+				return i
 			}
+		case ',', ':', ' ':
+			i++
+		default:
+			i = nextStructural(b, i+1)
 		}
-		i++
 	}
 	return s.fail(i, "a bracket is not closed")
 }

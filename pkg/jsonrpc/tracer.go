@@ -64,7 +64,7 @@ func (t *tracer) text(piece []byte) int {
 func indexTextEnd(b []byte) int {
 	i := 0
 	for ; i+8 <= len(b); i += 8 {
-		if mark := stringEnds(load(b, i)); mark != 0 {
+		if mark := textEnds(load(b, i)); mark != 0 {
 			return i + first(mark)
 		}
 	}

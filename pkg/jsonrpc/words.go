@@ -19,21 +19,25 @@ func load(b []byte, i int) uint64 { return binary.LittleEndian.Uint64(b[i:]) }
 // first returns how many bytes of a word lie before the first one marked.
 func first(mark uint64) int { return bits.TrailingZeros64(mark) / 8 }
 
-// equal marks the bytes of x that are c.
-func equal(x uint64, c byte) uint64 {
-	x ^= ones * uint64(c)
-	return (x - ones) &^ x & highs
+// equal marks the bytes of x that are c, which is ASCII.
+func equal(x uint64, c byte) uint64 { return minus(x^ones*uint64(c), 1) &^ x & highs }
+
+// minus takes n off each byte of x: what was less gets its top bit set.
+func minus(x uint64, n byte) uint64 { return x - ones*uint64(n) }
+
+// textEnds marks quotes and backslashes.
+func textEnds(x uint64) uint64 {
+	return (minus(x^ones*'"', 1) | minus(x^ones*'\\', 1)) &^ x & highs
 }
 
-// controls marks the bytes of x below ' '.
-func controls(x uint64) uint64 { return (x - ones*' ') &^ x & highs }
-
-// stringEnds marks quotes and backslashes.
-func stringEnds(x uint64) uint64 { return equal(x, '"') | equal(x, '\\') }
+// textStops marks what textEnds does, and control characters.
+func textStops(x uint64) uint64 {
+	return (minus(x^ones*'"', 1) | minus(x^ones*'\\', 1) | minus(x, ' ')) &^ x & highs
+}
 
 // structural marks quotes, brackets and braces. Bit 5 is all that tells a
 // bracket from a brace.
 func structural(x uint64) uint64 {
 	braced := x | ones*0x20
-	return equal(x, '"') | equal(braced, '{') | equal(braced, '}')
+	return (minus(x^ones*'"', 1) | minus(braced^ones*'{', 1) | minus(braced^ones*'}', 1)) &^ x & highs
 }
