@@ -58,6 +58,9 @@ func run(args []string) int {
 	if len(args) > 0 && args[0] == "mcp" {
 		return runBridge(args[1:], os.Getenv)
 	}
+	if len(args) > 0 && args[0] == demoServer {
+		return runDemoServer(args[1:], os.Stdin, os.Stdout)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	// A second signal ends the program at once (LIF-4).
