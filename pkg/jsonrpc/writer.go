@@ -109,7 +109,7 @@ func (w *Writer) send(batch []byte, give bool) ([]byte, error) {
 		return batch, err
 	}
 	sent := 0
-	if w.inline && w.idle == nil {
+	if w.inline && w.idle == nil && len(batch) > 0 {
 		var err error
 		if sent, err = w.now.write(w.raw, batch); err != nil {
 			w.mu.Unlock()
