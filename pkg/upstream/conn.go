@@ -1,0 +1,283 @@
+package upstream
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"strconv"
+	"sync"
+	"time"
+
+	"harness/pkg/jsonrpc"
+	"harness/pkg/wire"
+)
+
+// readBuffer is what one upstream's reader holds while nothing large passes.
+const readBuffer = 64 << 10
+
+// stall is how long an upstream may not read while data waits for it (MCP-6).
+const stall = 30 * time.Second
+
+// conn is the connection to one process: what is read from its stdout is
+// matched with the calls on the board, what harness asks on its own account is
+// numbered h1, h2 and so on, so that the two never meet.
+type conn struct {
+	board *board
+	out   *jsonrpc.Writer
+	noise func(what string, line []byte)
+	// changed gets a signal for each tools/list_changed; capacity 1.
+	changed chan struct{}
+	// broken gets the reason why the process cannot be written to; capacity 1.
+	broken chan error
+
+	// Guarded by the board's lock.
+	inflight int
+	retired  bool
+	// idle gets a signal when the last call of a retired conn is over.
+	idle chan struct{}
+
+	mu   sync.Mutex
+	asks map[string]chan<- reply // harness's own requests, by raw id
+	last uint64
+}
+
+// reply is the answer to a request of harness's own. The bytes are its own.
+type reply struct {
+	line []byte
+	m    jsonrpc.Message
+}
+
+// refusal returns the message of an error answer, and whether it is one.
+func (r *reply) refusal() (string, bool) {
+	if !r.m.Error.Present() {
+		return "", false
+	}
+	text, err := jsonrpc.Unquote(r.m.ErrMessage.In(r.line))
+	if err != nil {
+		return "an error without a message", true
+	}
+	return quoted(text), true
+}
+
+// newConn returns the connection that writes to stdin. At most limit bytes may
+// wait there.
+func newConn(b *board, stdin io.Writer, limit int64, noise func(string, []byte)) *conn {
+	c := &conn{
+		board: b, noise: noise, asks: map[string]chan<- reply{},
+		changed: make(chan struct{}, 1), broken: make(chan error, 1), idle: make(chan struct{}, 1),
+	}
+	c.out = jsonrpc.NewWriter(stdin, jsonrpc.WriterOptions{
+		Limit: limit, Stall: stall, OnFail: c.fail, OnRefuse: c.refuse,
+	})
+	return c
+}
+
+// fail is told by the writer that the process takes no more.
+func (c *conn) fail(err error) {
+	select {
+	case c.broken <- err:
+	default:
+	}
+}
+
+// refuse fails the calls of a batch that the writer did not take (MCP-6).
+func (c *conn) refuse(batch []byte, err error) {
+	deliver(c.board.refused(c, requestNumbers(batch), outage{state: Running, why: writeFailure(err)}))
+}
+
+// writeFailure words why a process takes no more.
+func writeFailure(err error) string {
+	switch {
+	case errors.Is(err, jsonrpc.ErrBacklog):
+		return "too much is waiting for it to read its input"
+	case errors.Is(err, jsonrpc.ErrStalled):
+		return "did not read its input for " + stall.String()
+	case errors.Is(err, jsonrpc.ErrClosed):
+		return "the connection was closed"
+	}
+	return "cannot be written to: " + err.Error()
+}
+
+// requestNumbers returns the numbers of the requests in a batch of lines.
+func requestNumbers(batch []byte) []uint64 {
+	var numbers []uint64
+	r := jsonrpc.NewReader(bytes.NewReader(batch), readBuffer, 0)
+	for {
+		line, err := r.Next()
+		if err != nil {
+			return numbers
+		}
+		var m jsonrpc.Message
+		if jsonrpc.Peek(line, &m) == nil && m.Kind() == jsonrpc.Request {
+			if n, ok := number(m.ID.In(line)); ok {
+				numbers = append(numbers, n)
+			}
+		}
+	}
+}
+
+// number parses a raw id or token as harness spells its own: digits alone.
+func number(raw []byte) (uint64, bool) {
+	if len(raw) == 0 || len(raw) > 19 {
+		return 0, false
+	}
+	var n uint64
+	for _, c := range raw {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		n = n*10 + uint64(c-'0')
+	}
+	return n, true
+}
+
+// read delivers what the process says until its stdout ends, each owner one
+// flush for all that came in together. It returns why stdout ended.
+func (c *conn) read(r *jsonrpc.Reader) error {
+	var owners flushes
+	for {
+		line, err := r.Next()
+		tooLong, isLong := errors.AsType[*jsonrpc.TooLong](err)
+		switch {
+		case isLong:
+			c.tooLong(tooLong)
+		case err != nil:
+			owners.flush()
+			return err
+		default:
+			if owner := c.line(line); owner != nil {
+				owners.add(owner)
+			}
+		}
+		if !r.More() {
+			owners.flush()
+		}
+	}
+}
+
+// line acts on one line and returns whose flush is due.
+func (c *conn) line(line []byte) jsonrpc.Owner {
+	var m jsonrpc.Message
+	if err := jsonrpc.Peek(line, &m); err != nil {
+		c.noise("not JSON-RPC", line)
+		return nil
+	}
+	switch m.Kind() {
+	case jsonrpc.Response:
+		return c.response(line, &m)
+	case jsonrpc.Notification:
+		return c.notification(line, &m)
+	case jsonrpc.Request:
+		c.request(line, &m)
+	default:
+		c.noise("not JSON-RPC", line)
+	}
+	return nil
+}
+
+func (c *conn) response(line []byte, m *jsonrpc.Message) jsonrpc.Owner {
+	id := m.ID.In(line)
+	n, ok := number(id)
+	if !ok {
+		c.answerAsk(id, line, m)
+		return nil
+	}
+	call, late := c.board.answered(c, n)
+	if call == nil {
+		if !late {
+			c.noise("answer to no request", line)
+		}
+		return nil
+	}
+	owner := call.Owner
+	owner.Answer(call, line, m)
+	return owner
+}
+
+func (c *conn) notification(line []byte, m *jsonrpc.Message) jsonrpc.Owner {
+	switch string(m.Method.In(line)) {
+	case `"notifications/progress"`:
+		if n, ok := number(m.ParamsToken.In(line)); ok {
+			return c.board.progress(c, n, line, m)
+		}
+	case `"notifications/tools/list_changed"`:
+		notify(c.changed)
+	}
+	return nil
+}
+
+// request answers what a process asks its client. A shared upstream works for
+// many sessions, so nothing can be asked of one of them (MCP-5).
+func (c *conn) request(line []byte, m *jsonrpc.Message) {
+	id := m.ID.In(line)
+	method, err := jsonrpc.Unquote(m.Method.In(line))
+	if err == nil && method == "ping" {
+		c.write(wire.AppendResult(nil, id, []byte("{}")))
+		return
+	}
+	c.write(wire.AppendPlainError(nil, id, wire.MethodNotFound,
+		quoted(method)+` is not relayed: with isolation = "shared" it could not be told whose session to ask`))
+}
+
+// write sends one line of harness's own. What cannot be sent shows elsewhere:
+// the writer fails, or the answer to a request stays away.
+func (c *conn) write(line []byte) { _, _ = c.out.Write(append(line, '\n')) }
+
+// tooLong fails the one call whose answer is over the limit (MCP-3).
+func (c *conn) tooLong(t *jsonrpc.TooLong) {
+	n, ok := number(t.ID)
+	if !ok || !t.Response {
+		c.noise("a message over max_message was dropped", nil)
+		return
+	}
+	call, _ := c.board.answered(c, n)
+	if call == nil {
+		return
+	}
+	key := c.board.key
+	deliver([]failure{{call, callError(wire.MessageTooLarge, key, Running,
+		"the answer of upstream "+key+" is longer than [server] max_message allows")}})
+}
+
+// ask sends a request of harness's own; the answer, if one comes, goes to the
+// channel. forget ends the wait for it.
+func (c *conn) ask(method string, params []byte) (answer <-chan reply, forget func()) {
+	ch := make(chan reply, 1)
+	c.mu.Lock()
+	c.last++
+	id := `"h` + strconv.FormatUint(c.last, 10) + `"`
+	c.asks[id] = ch
+	c.mu.Unlock()
+	line := append([]byte(`{"jsonrpc":"2.0","id":`), id...)
+	line = append(append(line, `,"method":"`...), method...)
+	line = append(append(line, `","params":`...), params...)
+	c.write(append(line, '}'))
+	return ch, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.asks, id)
+	}
+}
+
+// answerAsk hands an answer to whoever asked.
+func (c *conn) answerAsk(id, line []byte, m *jsonrpc.Message) {
+	c.mu.Lock()
+	ch, ok := c.asks[string(id)]
+	delete(c.asks, string(id))
+	c.mu.Unlock()
+	if !ok {
+		c.noise("answer to no request", line)
+		return
+	}
+	ch <- reply{append([]byte(nil), line...), *m}
+}
+
+// cancel tells the process that nobody waits for the answer to request n.
+func (c *conn) cancel(n uint64, reason []byte) {
+	line := append([]byte(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":`),
+		strconv.FormatUint(n, 10)...)
+	if len(reason) > 0 {
+		line = append(append(line, `,"reason":`...), reason...)
+	}
+	c.write(append(line, "}}"...))
+}

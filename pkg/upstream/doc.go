@@ -1,0 +1,46 @@
+// Package upstream keeps MCP servers running like their definitions and passes
+// calls to them.
+//
+// It owns the processes of the upstreams from spawn to the last of their group
+// (LIF-1 to LIF-8), the handshake with each, what each offers, and every call
+// between the moment an agent's line is handed to [Unit.Relay] and its one
+// answer. It never reads a config file, decides what should run, names a tool
+// for agents, or decodes what it relays.
+//
+// # How it is built
+//
+// A [Unit] is a machine and a shell around it. The machine (machine.go,
+// seat.go) is pure: words and results go in with the time, effects come out.
+// The shell (unit.go) changes it under one lock, shows and routes accordingly
+// before the lock is released, and leaves the effects to one goroutine, which
+// does them in order. A life (life.go) is one process: it reports what
+// happened and is told when to leave. The board (board.go) knows where calls
+// go and which are under way; the relay path touches nothing else.
+//
+// # Decisions
+//
+// suture runs one service for each unit and is the net for bugs, no more: its
+// failure count is per supervisor, so one flapping upstream would hold its
+// healthy neighbours back. The restart rule is restart.Policy, per unit.
+//
+// A word takes effect on what [Pool.Snapshot] shows before it returns, though
+// nothing was done yet: the reconciler compares desired and observed state and
+// would otherwise order everything twice. That is why the machine is under a
+// lock, and not behind a channel.
+//
+// No client library: the handshake and the paged lists are a few raw lines,
+// while a typed relay loses schema keywords, unknown fields, error codes and
+// large numbers, and writes to a child that does not read under a lock.
+//
+// Requests are numbered by one table for all processes of a unit. Routing and
+// registering are one critical section, so a swap cannot lose a call between
+// two processes and needs no second try: nothing is ever sent twice.
+//
+// A process that accepts nothing for 30 seconds while data waits for it is
+// ended like one that crashed (MCP-6): what it was sent is torn, so nothing
+// else could follow. A single batch over the limit is only refused.
+//
+// A command is looked up in the daemon's PATH, not in that of its definition:
+// the message that it was not found names the PATH searched, and values of a
+// definition or an env_file are in no message.
+package upstream

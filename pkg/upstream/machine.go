@@ -1,0 +1,394 @@
+package upstream
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"harness/pkg/config"
+)
+
+// replaceHint ends the message of a candidate that did not come up (HOT-4).
+const replaceHint = `; the running process stays in service, and a server that cannot run twice needs update = "replace"`
+
+// role is what a process is there for.
+type role uint8
+
+const (
+	serving   role = iota // in the main seat, or on its way out of it
+	candidate             // beside the one in service, or dropped before it took over
+)
+
+// machine is what one unit knows and decides: which process runs, which is to
+// take over, when the next is started. It is pure: words and results come in
+// with the time, effects come out. It is not safe for concurrent use.
+type machine struct {
+	limits limits
+	nonce  uint64
+	main   seat
+	next   *seat // the candidate of a swap
+	// lives are all processes that are not gone yet, the drained and the
+	// stopped included.
+	lives   map[lifeID]role
+	last    lifeID
+	enabled bool
+	closing bool // the daemon ends: nothing is spawned any more
+	effects []effect
+}
+
+// limits are the parts of [server] that bound a unit.
+type limits struct {
+	stopGrace, drain time.Duration
+	maxMessage       int64
+}
+
+// effect is something the shell has to do: a sealed set of types.
+type effect interface{ effect() }
+
+type (
+	// spawn starts a process.
+	spawn struct {
+		id     lifeID
+		launch config.Launch
+	}
+	// retire lets the calls of a life end, for at most within, then stops it.
+	retire struct {
+		id     lifeID
+		within time.Duration
+	}
+	// save keeps the offer in force for the next start of the daemon.
+	save struct {
+		launch config.Launch
+		offer  *Offer
+	}
+	// tell reports an event.
+	tell struct{ message string }
+)
+
+func (spawn) effect()  {}
+func (retire) effect() {}
+func (save) effect()   {}
+func (tell) effect()   {}
+
+func (m *machine) emit(e effect) { m.effects = append(m.effects, e) }
+
+// take returns the effects decided on so far, in order.
+func (m *machine) take() []effect {
+	e := m.effects
+	m.effects = nil
+	return e
+}
+
+// start puts l in force. Of a unit that is on its way out, the new process
+// waits for the old ones to be gone. known is the kept offer of l, or nil.
+func (m *machine) start(l config.Launch, nonce uint64, known *Offer) {
+	switch {
+	case !m.enabled:
+		m.enabled, m.nonce = true, nonce
+		m.reseat(l, known)
+	case !sameSpawn(l, m.main.launch):
+		m.nonce = nonce
+		m.replace(l, known)
+	default:
+		m.update(l)
+		if nonce != m.nonce {
+			m.kick(nonce)
+		}
+	}
+}
+
+// reseat begins anew with l once every process is gone. Where nothing is
+// known of l, what the seat offered so far stays listed (MCP-3a).
+func (m *machine) reseat(l config.Launch, known *Offer) {
+	m.drop()
+	for _, id := range slices.Sorted(maps.Keys(m.lives)) {
+		m.emit(retire{id, m.limits.stopGrace})
+	}
+	ahead := map[lifeID]bool{}
+	for id := range m.lives {
+		ahead[id] = true
+	}
+	offer := known
+	if offer == nil {
+		offer = m.main.offer.kept()
+	}
+	m.main = newSeat(l, offer, ahead)
+	m.main.idle = !l.Prestart && known != nil
+}
+
+// swap starts l beside what is in force (HOT-4). The definition in force makes
+// it a cancel, the pending one changes nothing but live keys.
+func (m *machine) swap(l config.Launch, known *Offer) {
+	switch {
+	case !m.enabled:
+		m.start(l, m.nonce, known)
+	case sameSpawn(l, m.main.launch):
+		m.cancel()
+		m.main.launch = l
+	case m.next != nil && sameSpawn(l, m.next.launch):
+		m.next.launch = l
+	case m.main.idle:
+		m.reseat(l, known)
+	default:
+		m.drop()
+		next := newSeat(l, nil, m.droppedLives())
+		m.next = &next
+	}
+}
+
+// droppedLives are candidates that are not gone yet: a new one waits for them,
+// so that a burst of edits never runs more than one beside the process in
+// service.
+func (m *machine) droppedLives() map[lifeID]bool {
+	ahead := map[lifeID]bool{}
+	for id, r := range m.lives {
+		if r == candidate {
+			ahead[id] = true
+		}
+	}
+	return ahead
+}
+
+// replace stops what runs and then starts l (HOT-4).
+func (m *machine) replace(l config.Launch, known *Offer) {
+	if !m.enabled {
+		m.start(l, m.nonce, known)
+		return
+	}
+	m.reseat(l, known)
+}
+
+// update puts the keys of l that apply in place in force, on the pending
+// definition where that is the one meant.
+func (m *machine) update(l config.Launch) {
+	s := &m.main
+	if m.next != nil && sameSpawn(l, m.next.launch) {
+		s = m.next
+	}
+	s.launch = withLiveKeys(s.launch, l)
+	if l.Prestart {
+		s.idle = false
+	}
+}
+
+// cancel drops a pending swap.
+func (m *machine) cancel() { m.drop() }
+
+// drop takes the candidate away; it served no call.
+func (m *machine) drop() {
+	if m.next == nil {
+		return
+	}
+	if m.next.life != 0 {
+		m.emit(retire{m.next.life, 0})
+	}
+	m.next = nil
+}
+
+// stop takes the unit out of service for good (HOT-4, LIF-3).
+func (m *machine) stop() {
+	if !m.enabled {
+		return
+	}
+	l := m.main.launch
+	m.reseat(l, nil)
+	m.main.offer = nil
+	m.enabled = false
+}
+
+// kick is a manual start or restart: the count is cleared and the process is
+// started now, after the one that runs. A pending definition takes over, as a
+// changed harness does at its next start (HOT-5).
+func (m *machine) kick(nonce uint64) {
+	m.nonce = nonce
+	if !m.enabled {
+		return
+	}
+	if m.next != nil {
+		m.reseat(m.next.launch, nil)
+		return
+	}
+	old := m.main
+	ahead := old.ahead
+	if old.life != 0 {
+		m.emit(retire{old.life, m.limits.stopGrace})
+		ahead = map[lifeID]bool{old.life: true}
+	}
+	m.main = newSeat(old.launch, old.offer, ahead)
+}
+
+// use starts an upstream that waited for its first use.
+func (m *machine) use() { m.main.idle = false }
+
+// shutdown ends every process without waiting for calls (LIF-4).
+func (m *machine) shutdown() {
+	m.closing = true
+	for _, id := range slices.Sorted(maps.Keys(m.lives)) {
+		m.emit(retire{id, 0})
+	}
+}
+
+// promote lets a candidate that is ready take over, and reports whether there
+// was one.
+func (m *machine) promote() bool {
+	if m.next == nil || !m.next.ready() {
+		return false
+	}
+	if m.main.life != 0 {
+		m.emit(retire{m.main.life, m.limits.drain})
+	}
+	m.main, m.next = *m.next, nil
+	m.lives[m.main.life] = serving
+	m.emit(save{m.main.launch, m.main.offer})
+	m.emit(tell{"the changed definition is in service"})
+	return true
+}
+
+// seatOf returns the seat that the life id is in, or nil.
+func (m *machine) seatOf(id lifeID) *seat {
+	switch {
+	case id == m.main.life:
+		return &m.main
+	case m.next != nil && id == m.next.life:
+		return m.next
+	}
+	return nil
+}
+
+// spawned notes the process of a life.
+func (m *machine) spawned(id lifeID, pid int) {
+	if s := m.seatOf(id); s != nil {
+		s.pid = pid
+	}
+}
+
+// cameUp notes that initialize was answered.
+func (m *machine) cameUp(id lifeID, now time.Time) {
+	if s := m.seatOf(id); s != nil {
+		s.cameUp(now)
+		m.emit(tell{"initialize was answered"})
+	}
+}
+
+// listing notes the outcome of a tools/list: an offer, or why there is none.
+func (m *machine) listing(id lifeID, offer *Offer, failure string) {
+	s := m.seatOf(id)
+	if s == nil {
+		return
+	}
+	s.answered, s.err = true, failure
+	if failure != "" {
+		m.emit(tell{failure})
+		return
+	}
+	news := s.phase != listed || !sameContent(s.offer, offer)
+	s.phase, s.offer = listed, offer
+	if news && s == &m.main {
+		m.emit(save{s.launch, offer})
+	}
+}
+
+// exited notes that the process of a life is over, or never came to be, and
+// not because it was asked to.
+func (m *machine) exited(id lifeID, now time.Time, chance float64, reason string) {
+	s := m.seatOf(id)
+	if s == nil {
+		return
+	}
+	if s == m.next {
+		reason += replaceHint
+	}
+	s.exit(now, chance, reason)
+	m.emit(tell{reason})
+}
+
+// vanished notes that nothing is left of a life: its group is empty.
+func (m *machine) vanished(id lifeID) {
+	delete(m.lives, id)
+	delete(m.main.ahead, id)
+	if m.next != nil {
+		delete(m.next.ahead, id)
+	}
+}
+
+// advance does what is due at now: a ready candidate takes over from a process
+// that does not serve, and vacant seats are filled.
+func (m *machine) advance(now time.Time) {
+	if !m.enabled || m.closing {
+		return
+	}
+	if !m.main.serves() {
+		m.promote()
+	}
+	m.fill(&m.main, serving, now)
+	if m.next != nil {
+		m.fill(m.next, candidate, now)
+	}
+}
+
+func (m *machine) fill(s *seat, r role, now time.Time) {
+	if !s.due(now) {
+		return
+	}
+	m.last++
+	m.lives[m.last] = r
+	s.spawn(m.last)
+	m.emit(spawn{m.last, s.launch})
+}
+
+// wake is when advance has something to do next, zero for never.
+func (m *machine) wake() time.Time {
+	if !m.enabled || m.closing {
+		return time.Time{}
+	}
+	var at time.Time
+	if m.main.waits() {
+		at = m.main.retryAt
+	}
+	if m.next != nil && m.next.waits() && (at.IsZero() || m.next.retryAt.Before(at)) {
+		at = m.next.retryAt
+	}
+	return at
+}
+
+// over reports whether the unit was stopped and nothing is left of it.
+func (m *machine) over() bool { return !m.enabled && len(m.lives) == 0 }
+
+// route is the life that calls go to, 0 for none, and whether they wait for
+// one: for a first start that has not failed yet, and nothing else (LIF-6).
+func (m *machine) route() (id lifeID, wait bool) {
+	switch {
+	case !m.enabled || m.closing:
+		return 0, false
+	case m.main.serves():
+		return m.main.life, false
+	}
+	next := m.next != nil && (m.next.fresh || m.next.serves() && !m.next.answered)
+	return 0, m.main.fresh || next
+}
+
+// state is the unit's state as LIF-1 names it.
+func (m *machine) state() State {
+	if m.enabled && !m.closing {
+		return m.main.state()
+	}
+	if len(m.lives) == 0 {
+		return Stopped
+	}
+	return Stopping
+}
+
+// status describes the unit. What it points to is never changed.
+func (m *machine) status() Status {
+	s := Status{
+		Key: m.main.launch.Key, Launch: m.main.launch, Nonce: m.nonce, State: m.state(), Enabled: m.enabled,
+		PID: m.main.pid, Restarts: max(0, m.main.spawns-1), Error: m.main.err, NextRetry: m.main.nextRetry(),
+		Instances: len(m.lives), Offer: m.main.offer, Answered: m.main.answered || m.main.idle,
+	}
+	if m.next != nil {
+		pending := m.next.launch
+		s.Pending, s.PendingReady, s.PendingErr = &pending, m.next.ready(), m.next.err
+		s.Answered = m.next.answered
+	}
+	return s
+}

@@ -1,0 +1,148 @@
+package upstream
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/google/renameio/v2"
+
+	"harness/pkg/config"
+	"harness/pkg/wire"
+)
+
+// manifestSchema is what a kept list says it is; another value is a foreign
+// file.
+const manifestSchema = "harness/manifest/v1"
+
+// definitionDigest identifies the definition that a list was learnt from. The
+// values of its environment are no part of it (CFG-5): a digest of a short
+// secret could be guessed.
+func definitionDigest(l config.Launch) string {
+	text, err := json.Marshal([]any{
+		l.Cmd, l.Args, l.EnvFile, slices.Sorted(maps.Keys(l.Env)), l.Workdir, l.Isolation,
+	})
+	if err != nil {
+		// Strings and lists of strings always marshal.
+		return ""
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
+}
+
+// appendManifest appends the kept form of o to dst. The tools are appended as
+// they were sent: encoding/json would compact and escape them.
+func appendManifest(dst []byte, l config.Launch, o *Offer) []byte {
+	dst = append(dst, `{"schema":"`+manifestSchema+`","key":`...)
+	dst = wire.AppendQuoted(dst, l.Key)
+	dst = append(dst, `,"definition":"`+definitionDigest(l)...)
+	dst = append(dst, `","sha256":"`...)
+	dst = hex.AppendEncode(dst, o.Digest[:])
+	dst = append(dst, `","instructions":`...)
+	dst = wire.AppendQuoted(dst, o.Instructions)
+	dst = append(dst, `,"tools":[`...)
+	for i, t := range o.Tools {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = append(dst, '\n')
+		dst = append(dst, t.Raw...)
+	}
+	return append(dst, "\n]}\n"...)
+}
+
+// parseManifest returns the offer kept in data if it is the one of l, or nil
+// if it is another definition's. An error means that the file is torn or
+// foreign.
+func parseManifest(data []byte, l config.Launch) (*Offer, error) {
+	var m struct {
+		Schema, Key, Definition, SHA256, Instructions string
+		Tools                                         []json.RawMessage
+	}
+	if err := json.Unmarshal(data, &m); err != nil {
+		return nil, fmt.Errorf("manifest: %w", err)
+	}
+	if m.Schema != manifestSchema || m.Key != l.Key {
+		return nil, errors.New("manifest: not a kept list of this upstream")
+	}
+	list := toolList{}
+	list.add(page{tools: m.Tools})
+	o := newOffer(list.tools, m.Instructions)
+	if hex.EncodeToString(o.Digest[:]) != m.SHA256 {
+		return nil, errors.New("manifest: content does not match its digest")
+	}
+	if m.Definition != definitionDigest(l) {
+		return nil, nil
+	}
+	o.Kept = true
+	return o, nil
+}
+
+// manifests is the directory of kept lists (MCP-3a), one file for each key.
+type manifests struct{ dir string }
+
+func (s manifests) path(key string) string {
+	return filepath.Join(s.dir, fileName(key)+".json")
+}
+
+// fileName returns name as one element of a path: a project's upstream has a
+// slash in its key.
+func fileName(name string) string { return url.PathEscape(name) }
+
+// load returns the kept offer of l, or nil. A torn or foreign file is set
+// aside under the name .bad, and the error says so (FIL-3).
+func (s manifests) load(l config.Launch) (*Offer, error) {
+	path := s.path(l.Key)
+	data, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read kept list: %w", err)
+	}
+	o, err := parseManifest(data, l)
+	if err != nil {
+		if aside := os.Rename(path, path+".bad"); aside != nil {
+			return nil, errors.Join(err, fmt.Errorf("set kept list aside: %w", aside))
+		}
+		return nil, fmt.Errorf("%w; set aside as %s.bad", err, path)
+	}
+	return o, nil
+}
+
+// store keeps o, unless the file already says the same. The file is replaced
+// atomically, and it and its directory are synced.
+func (s manifests) store(l config.Launch, o *Offer) error {
+	path := s.path(l.Key)
+	data := appendManifest(nil, l, o)
+	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, data) {
+		return nil
+	}
+	if err := os.MkdirAll(s.dir, 0o700); err != nil {
+		return fmt.Errorf("keep list: %w", err)
+	}
+	if err := renameio.WriteFile(path, data, 0o600); err != nil {
+		return fmt.Errorf("keep list: %w", err)
+	}
+	return syncDir(s.dir)
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return fmt.Errorf("sync %s: %w", dir, err)
+	}
+	defer d.Close()
+	if err := d.Sync(); err != nil {
+		return fmt.Errorf("sync %s: %w", dir, err)
+	}
+	return nil
+}

@@ -1,0 +1,683 @@
+package upstream
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// inBubble runs a test with processes in memory and time that passes by
+// itself.
+func inBubble(t *testing.T, test func(t *testing.T, r *rig)) {
+	synctest.Test(t, func(t *testing.T) { test(t, newRig(t)) })
+}
+
+func (r *rig) start(s script) *Unit {
+	r.pool.Start(r.launch("up", s), 1)
+	synctest.Wait()
+	return r.pool.Unit("up")
+}
+
+func TestPool_StartsAnUpstreamAndLearnsItsTools(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.start(script{Tools: []string{"b", "a"}, Instructions: "use it"})
+		s := r.status("up")
+		if s.State != Running || !s.Answered || s.PID != 1 || s.Instances != 1 || s.Nonce != 1 || s.Offer.Kept {
+			t.Errorf("status: %+v", s)
+		}
+		if got := tools(s.Offer); got != "echo b a" || s.Offer.Instructions != "use it" {
+			t.Errorf("offer: %s, %q", got, s.Offer.Instructions)
+		}
+	})
+}
+
+func TestRelay_SplicesIdNameAndTokenAndNothingElse(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		u, a := r.start(script{}), newAgent()
+		args := `{"n":[9007199254740993, -0, 1e400, 1.0],"s":"\u00fc\/"}`
+		got := a.call(u, "echo", args).wait(t)
+		want := `{"jsonrpc":"2.0","id":"a1","result":{"echo":` + args + `,"name":"echo"}}`
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
+		}
+		a.once(t)
+	})
+}
+
+func TestRelay_GivesProgressToTheCallerWithItsOwnToken(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		u, a, b := r.start(script{}), newAgent(), newAgent()
+		x := a.send(u, "progress", `{"name":"up__progress","_meta":{"progressToken":4}}`, []byte("4"))
+		y := b.send(u, "progress", `{"name":"up__progress","_meta":{"progressToken":"4"}}`, []byte(`"4"`))
+		x.wait(t)
+		y.wait(t)
+		token := func(raw string) []string {
+			return []string{`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":` + raw + `,"progress":1}}`}
+		}
+		if diff := cmp.Diff([][]string{token("4"), token(`"4"`)}, [][]string{a.progress, b.progress}); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+func TestRelay_AnswersRequestsOfTheUpstreamItself(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		u, a := r.start(script{}), newAgent()
+		a.call(u, "ask", "{}").wait(t)
+		time.Sleep(time.Second)
+		got := r.log("up")
+		for _, want := range []string{`answer "q1" {}`, `answer "q2" {"code":-32601`, "isolation"} {
+			if !strings.Contains(got, want) {
+				t.Errorf("%q is not in what the upstream was told:\n%s", want, got)
+			}
+		}
+	})
+}
+
+func TestRelay_IgnoresNoiseAndAnswersToNobody(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		u, a := r.start(script{Banner: "Server v1 starting\x1b[2J…"}), newAgent()
+		if got := a.call(u, "noise", "{}").wait(t); !strings.Contains(got, "noisy") {
+			t.Errorf("answer: %s", got)
+		}
+		got := r.log("up")
+		for _, want := range []string{`Server v1 starting\x1b[2J…`, "not json", "answer to no request"} {
+			if !strings.Contains(got, want) {
+				t.Errorf("%q is not in the log:\n%s", want, got)
+			}
+		}
+		a.once(t)
+	})
+}
+
+func TestCancel_TellsTheUpstreamAndDropsTheLateAnswer(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		u, a := r.start(script{}), newAgent()
+		held := a.call(u, "hold", "{}")
+		synctest.Wait()
+		if !u.Cancel(held.call, []byte(`"changed my mind"`)) {
+			t.Error("a call in flight could not be cancelled")
+		}
+		if u.Cancel(held.call, nil) {
+			t.Error("a call was cancelled twice")
+		}
+		a.call(u, "release", "{}").wait(t)
+		time.Sleep(time.Second)
+		if got := r.log("up"); !strings.Contains(got, "cancelled 1") || strings.Contains(got, "answer to no request") {
+			t.Errorf("log:\n%s", got)
+		}
+		a.once(t, held)
+	})
+}
+
+func TestRelay_FailsACallThatTakesTooLong(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		l := r.launch("up", script{})
+		l.CallTimeout = 2 * time.Second
+		r.pool.Start(l, 1)
+		synctest.Wait()
+		u, a := r.pool.Unit("up"), newAgent()
+		begun := time.Now()
+		held := a.call(u, "hold", "{}")
+		time.Sleep(time.Second)
+		second := a.call(u, "hold", "{}")
+		held.wait(t)
+		if got := time.Since(begun); got != 2*time.Second || held.err == nil || held.err.Code != "timeout" {
+			t.Errorf("after %s: %s", got, held.text)
+		}
+		second.wait(t)
+		if got := time.Since(begun); got != 3*time.Second {
+			t.Errorf("the second call took %s", got-time.Second)
+		}
+		a.call(u, "release", "{}").wait(t)
+		time.Sleep(time.Millisecond)
+		if got := r.log("up"); !strings.Contains(got, "cancelled 1") {
+			t.Errorf("log:\n%s", got)
+		}
+		a.once(t)
+	})
+}
+
+func TestRelay_FailsOneAnswerOverTheLimitAlone(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		u, a := r.start(script{}), newAgent()
+		big, fits := a.call(u, "blob", "5000000"), a.call(u, "blob", "3000000")
+		if big.wait(t); big.err == nil || big.err.Code != "message_too_large" {
+			t.Errorf("over the limit: %.100s", big.text)
+		}
+		if got := fits.wait(t); len(got) < 3000000 {
+			t.Errorf("within the limit: %.100s", got)
+		}
+		a.once(t)
+	})
+}
+
+func TestRelay_FailsCallsOfACrashWithItsCode(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		u, a := r.start(script{}), newAgent()
+		held, dead := a.call(u, "hold", "{}"), a.call(u, "die", "{}")
+		for _, o := range []*outcome{held, dead} {
+			if got := o.wait(t); got != "[upstream_unavailable] upstream up is restarting: exited (code 3)" {
+				t.Errorf("told: %s", got)
+			}
+			if o.err.Upstream != "up" || o.err.State != "restarting" || o.err.RetryIn == nil || *o.err.RetryIn != 1000 {
+				t.Errorf("told: %+v", o.err)
+			}
+		}
+		synctest.Wait()
+		time.Sleep(400 * time.Millisecond)
+		down := a.call(u, "echo", "{}")
+		if down.wait(t); down.err == nil || *down.err.RetryIn != 600 {
+			t.Errorf("while down: %s", down.text)
+		}
+		time.Sleep(600 * time.Millisecond)
+		synctest.Wait()
+		if got := a.call(u, "echo", "{}").wait(t); !strings.Contains(got, "result") {
+			t.Errorf("after the restart: %s", got)
+		}
+		if s := r.status("up"); s.Restarts != 1 || s.Error != "" || s.PID != 2 {
+			t.Errorf("status: %+v", s)
+		}
+		a.once(t)
+	})
+}
+
+func TestRelay_DeliversTheLastWordsOfACrash(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		u, a := r.start(script{}), newAgent()
+		if got := a.call(u, "answer-die", "{}").wait(t); !strings.Contains(got, "last words") {
+			t.Errorf("told: %s", got)
+		}
+		time.Sleep(2 * time.Second)
+		if got := a.call(u, "half-die", "{}").wait(t); got != `{"jsonrpc":"2.0","id":"a2","result":{}}` {
+			t.Errorf("told: %s", got)
+		}
+		a.once(t)
+	})
+}
+
+func TestPool_EndsAProcessThatClosedItsOutput(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		u, a := r.start(script{IgnoreEOF: true}), newAgent()
+		if got := a.call(u, "close", "{}").wait(t); !strings.Contains(got, "closed its output") {
+			t.Errorf("told: %s", got)
+		}
+		time.Sleep(time.Minute)
+		if s := r.status("up"); s.State != Running || s.Instances != 1 || s.PID != 2 {
+			t.Errorf("status: %+v", s)
+		}
+	})
+}
+
+func TestRelay_WaitsForAFirstStartAndForNoOther(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.pool.Start(r.launch("up", script{InitDelay: 25 * time.Second}), 1)
+		u, a := r.pool.Unit("up"), newAgent()
+		begun := time.Now()
+		first, second := a.call(u, "echo", "1"), a.call(u, "echo", "2")
+		first.wait(t)
+		second.wait(t)
+		if got := time.Since(begun); got != 25*time.Second || first.err != nil || second.err != nil {
+			t.Errorf("after %s: %s, %s", got, first.text, second.text)
+		}
+		a.call(u, "die", "{}").wait(t)
+		time.Sleep(2 * time.Second)
+		if got := a.call(u, "echo", "3").wait(t); !strings.Contains(got, "is starting: exited (code 3)") {
+			t.Errorf("in a second start: %s", got)
+		}
+		a.once(t)
+	})
+}
+
+func TestRelay_FailsWaitingCallsWhenTheFirstStartFails(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.pool.Start(r.launch("up", script{InitSilent: true}), 1)
+		u, a := r.pool.Unit("up"), newAgent()
+		waits, gone := a.call(u, "echo", "1"), a.call(u, "echo", "2")
+		if !u.Cancel(gone.call, nil) {
+			t.Error("a waiting call could not be cancelled")
+		}
+		begun := time.Now()
+		got := waits.wait(t)
+		if time.Since(begun) != time.Minute || !strings.Contains(got, "no answer to initialize within start_timeout (1m0s)") {
+			t.Errorf("after %s: %s", time.Since(begun), got)
+		}
+		a.once(t, gone)
+	})
+}
+
+func TestRelay_BoundsWhatWaits(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.pool.Start(r.launch("up", script{InitDelay: time.Second}), 1)
+		u, a := r.pool.Unit("up"), newAgent()
+		for range maxParked {
+			a.call(u, "echo", "1")
+		}
+		if got := a.call(u, "echo", "1"); got.open() || got.err.Code != "upstream_unavailable" {
+			t.Errorf("one too many: %s", got.text)
+		}
+		time.Sleep(2 * time.Second)
+		b := newAgent()
+		if got := b.call(u, "echo", "1").wait(t); !strings.Contains(got, "result") {
+			t.Errorf("afterwards: %s", got)
+		}
+		a.once(t)
+	})
+}
+
+func TestPool_SwapsWithoutLosingACall(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		u, a := r.start(script{}), newAgent()
+		held := a.call(u, "sleep", "60000")
+		r.pool.Swap(r.launch("up", script{Tools: []string{"new"}}))
+		synctest.Wait()
+		s := r.status("up")
+		if !s.PendingReady || !s.Answered || s.Instances != 2 || tools(s.Offer) != "echo" {
+			t.Errorf("before the switch: %+v", s)
+		}
+		if diff := cmp.Diff([]string{"up"}, r.pool.Promote()); diff != "" {
+			t.Error(diff)
+		}
+		s = r.status("up")
+		if s.Pending != nil || s.PID != 2 || tools(s.Offer) != "echo new" {
+			t.Errorf("after the switch: %+v", s)
+		}
+		if got := a.call(u, "lists", "{}").wait(t); !strings.Contains(got, `"1"`) {
+			t.Errorf("the new process has listed its tools %s", got)
+		}
+		if got := held.wait(t); !strings.Contains(got, "slept") {
+			t.Errorf("the call in flight: %s", got)
+		}
+		time.Sleep(time.Second)
+		if s := r.status("up"); s.Instances != 1 {
+			t.Errorf("afterwards: %+v", s)
+		}
+		a.once(t)
+	})
+}
+
+func TestPool_LetsOldCallsEndWithinDrain(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		u, a := r.start(script{}), newAgent()
+		held := a.call(u, "hold", "{}")
+		r.pool.Swap(r.launch("up", script{Tools: []string{"new"}}))
+		synctest.Wait()
+		r.pool.Promote()
+		begun := time.Now()
+		if got := held.wait(t); time.Since(begun) != 10*time.Minute || held.err == nil {
+			t.Errorf("after %s: %s", time.Since(begun), got)
+		}
+		a.once(t)
+	})
+}
+
+func TestPool_KeepsTheOldProcessWhileTheNewOneFails(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		one := 1
+		u, a := r.start(script{}), newAgent()
+		r.pool.Swap(r.launch("up", script{Exit: &one}))
+		time.Sleep(3500 * time.Millisecond)
+		s := r.status("up")
+		if s.State != Running || s.PID != 1 || s.Pending == nil || !strings.Contains(s.PendingErr, `update = "replace"`) {
+			t.Errorf("status: %+v", s)
+		}
+		if got := len(r.mem.children()); got != 5 {
+			t.Errorf("%d processes were started, want 5", got)
+		}
+		if got := a.call(u, "echo", "1").wait(t); !strings.Contains(got, "result") {
+			t.Errorf("told: %s", got)
+		}
+		r.pool.Cancel("up")
+		time.Sleep(time.Hour)
+		if got := len(r.mem.children()); got != 5 {
+			t.Errorf("%d processes were started after the cancel", got-5)
+		}
+	})
+}
+
+func TestPool_ReplacesOneAfterTheOther(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		u, a := r.start(script{IgnoreEOF: true}), newAgent()
+		held, short := a.call(u, "hold", "{}"), a.call(u, "sleep", "1000")
+		begun := time.Now()
+		r.pool.Replace(r.launch("up", script{Tools: []string{"new"}}))
+		waits := a.call(u, "echo", "1")
+		if got := short.wait(t); !strings.Contains(got, "slept") {
+			t.Errorf("a short call: %s", got)
+		}
+		if got := held.wait(t); time.Since(begun) != 5*time.Second || !strings.Contains(got, "stopped before it answered") {
+			t.Errorf("a long call after %s: %s", time.Since(begun), got)
+		}
+		if got := waits.wait(t); !strings.Contains(got, "result") {
+			t.Errorf("a call that came meanwhile: %s", got)
+		}
+		children := r.mem.children()
+		if len(children) != 2 || children[1].begun.Before(children[0].exit.At) {
+			t.Errorf("the processes overlapped")
+		}
+		a.once(t)
+	})
+}
+
+func TestPool_StopsAndStartsInAnyOrder(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		u, a := r.start(script{IgnoreEOF: true, IgnoreTerm: true}), newAgent()
+		held := a.call(u, "hold", "{}")
+		r.pool.Stop("up")
+		if s := r.status("up"); s.Enabled || s.State != Stopping || s.Offer != nil {
+			t.Errorf("status: %+v", s)
+		}
+		if got := a.call(u, "echo", "1").wait(t); !strings.Contains(got, "is stopping") {
+			t.Errorf("a call after stop: %s", got)
+		}
+		r.pool.Start(r.launch("up", script{}), 2)
+		begun := time.Now()
+		if got := held.wait(t); time.Since(begun) != 5*time.Second {
+			t.Errorf("after %s: %s", time.Since(begun), got)
+		}
+		time.Sleep(6 * time.Second)
+		if s := r.status("up"); s.State != Running || s.PID != 2 || s.Nonce != 2 || s.Instances != 1 {
+			t.Errorf("status: %+v", s)
+		}
+		r.pool.Stop("up")
+		time.Sleep(6 * time.Second)
+		if got := r.pool.Snapshot(); len(got) != 0 || r.pool.Unit("up") != nil {
+			t.Errorf("left: %+v", got)
+		}
+		if got := a.call(u, "echo", "1").wait(t); !strings.Contains(got, "is stopped") {
+			t.Errorf("a call to what is gone: %s", got)
+		}
+		r.pool.Start(r.launch("up", script{}), 3)
+		time.Sleep(time.Second)
+		if s := r.status("up"); s.State != Running || s.PID != 3 {
+			t.Errorf("status: %+v", s)
+		}
+		children := r.mem.children()
+		for i := range children[1:] {
+			if children[i+1].begun.Before(children[i].exit.At) {
+				t.Errorf("process %d overlapped the one before", i+2)
+			}
+		}
+		a.once(t)
+	})
+}
+
+func TestPool_RestartsWhatExitsAtOnceWithoutSpinning(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		zero := 0
+		r.start(script{Exit: &zero})
+		s := r.status("up")
+		if s.State != Restarting || !s.Answered || s.Error != "exited (code 0) before it answered initialize" {
+			t.Errorf("status: %+v", s)
+		}
+		time.Sleep(10 * time.Second)
+		if got := len(r.mem.children()); got > 11 {
+			t.Errorf("%d starts in 10 seconds", got)
+		}
+		time.Sleep(20 * time.Minute)
+		if s := r.status("up"); s.State != Failed || s.NextRetry.IsZero() {
+			t.Errorf("status: %+v", s)
+		}
+		n := len(r.mem.children())
+		r.pool.Kick("up", 2)
+		synctest.Wait()
+		if got := len(r.mem.children()); got != n+1 {
+			t.Errorf("a manual start started %d processes", got-n)
+		}
+		if s := r.status("up"); s.State != Restarting || s.Nonce != 2 {
+			t.Errorf("status: %+v", s)
+		}
+	})
+}
+
+func TestPool_FollowsPagesAndEmptyCursors(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		names := make([]string, 100)
+		for i := range names {
+			names[i] = "t" + strings.Repeat("x", i)
+		}
+		r.start(script{Tools: names, PageSize: 50, EmptyCursor: true})
+		if got := len(r.status("up").Offer.Tools); got != 101 {
+			t.Errorf("%d tools, want 101", got)
+		}
+	})
+}
+
+func TestPool_ReportsAListThatCannotBeHad(t *testing.T) {
+	for name, tc := range map[string]struct {
+		script script
+		want   string
+	}{
+		"repeated cursor": {script{Tools: []string{"a", "b", "c"}, PageSize: 1, RepeatCursor: true}, "a cursor came twice"},
+		"refused":         {script{ListError: "not today"}, "tools/list was refused: not today"},
+		"silent":          {script{ListSilent: true}, "no answer to tools/list within 1m0s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, r *rig) {
+				u := r.start(tc.script)
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				s := r.status("up")
+				if s.State != Running || !s.Answered || !strings.Contains(s.Error, tc.want) {
+					t.Errorf("status: %+v", s)
+				}
+				if got := newAgent().call(u, "echo", "1").wait(t); !strings.Contains(got, "result") {
+					t.Errorf("calls: %s", got)
+				}
+			})
+		})
+	}
+}
+
+func TestPool_TriesDiscoverOnlyWhereInitializeIsRefused(t *testing.T) {
+	for name, tc := range map[string]struct {
+		script script
+		want   string
+	}{
+		"neither":   {script{InitError: "go away"}, "initialize was refused: go away"},
+		"stateless": {script{InitError: "unsupported", Discover: `{"supportedVersions":["2026-07-28"]}`}, "only stateless revisions of MCP (2026-07-28), which are not relayed yet"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, r *rig) {
+				r.start(tc.script)
+				if s := r.status("up"); s.State == Running || !strings.Contains(s.Error, tc.want) {
+					t.Errorf("status: %+v", s)
+				}
+			})
+		})
+	}
+}
+
+// lists returns how often the upstream was asked for its tools.
+func (a *agent) lists(t *testing.T, u *Unit) int {
+	_, text, _ := strings.Cut(a.call(u, "lists", "{}").wait(t), `"text":"`)
+	n, err := strconv.Atoi(strings.TrimRight(text, `"}]`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func TestPool_ListsAgainAtMostOnceASecond(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		u, a := r.start(script{}), newAgent()
+		a.call(u, "burst", "{}").wait(t)
+		time.Sleep(10 * time.Second)
+		if got := a.lists(t, u); got < 2 || got > 3 {
+			t.Errorf("%d lists after a burst", got)
+		}
+	})
+	inBubble(t, func(t *testing.T, r *rig) {
+		u, a := r.start(script{ChangeOnList: true}), newAgent()
+		changed := r.changed.Load()
+		time.Sleep(10 * time.Second)
+		if got := a.lists(t, u); got < 10 || got > 12 {
+			t.Errorf("%d lists in 10 seconds", got)
+		}
+		if got := r.changed.Load(); got != changed {
+			t.Errorf("%d changes were reported, though the list is the same", got-changed)
+		}
+		r.pool.Stop("up")
+		synctest.Wait()
+		if got := r.pool.Snapshot(); len(got) != 0 {
+			t.Errorf("left: %+v", got)
+		}
+	})
+}
+
+func TestPool_OffersWhatChanged(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		u := r.start(script{})
+		changed := r.changed.Load()
+		newAgent().call(u, "add", "{}").wait(t)
+		synctest.Wait()
+		if got := tools(r.status("up").Offer); got != "echo added" || r.changed.Load() == changed {
+			t.Errorf("offer: %s, changes: %d", got, r.changed.Load()-changed)
+		}
+	})
+}
+
+func TestPool_AsksNothingOfAServerWithoutTools(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.start(script{NoTools: true, ListSilent: true, Instructions: "words alone"})
+		if s := r.status("up"); !s.Answered || len(s.Offer.Tools) != 0 || s.Offer.Instructions != "words alone" {
+			t.Errorf("status: %+v", s)
+		}
+	})
+}
+
+func TestPool_OffersTheKeptListBeforeTheProcessIsUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first := newRig(t)
+		first.start(script{Tools: []string{"kept"}, InitDelay: time.Second})
+		time.Sleep(2 * time.Second)
+		l := first.status("up").Launch
+		first.cancel()
+
+		second := newRig(t)
+		second.pool.manifests.dir = first.pool.manifests.dir
+		second.pool.Start(l, 1)
+		if s := second.status("up"); s.State != Starting || tools(s.Offer) != "echo kept" || !s.Offer.Kept {
+			t.Errorf("at the start: %+v", s)
+		}
+		time.Sleep(2 * time.Second)
+		if s := second.status("up"); s.State != Running || s.Offer.Kept {
+			t.Errorf("later: %+v", s)
+		}
+	})
+}
+
+func TestPool_StartsALazyUpstreamAtItsFirstUse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first := newRig(t)
+		l := first.launch("up", script{})
+		l.Prestart = false
+		first.pool.Start(l, 1)
+		synctest.Wait()
+		if got := len(first.mem.children()); got != 1 {
+			t.Fatalf("%d processes to learn the list", got)
+		}
+		first.cancel()
+
+		second := newRig(t)
+		second.pool.manifests.dir = first.pool.manifests.dir
+		second.pool.Start(l, 1)
+		time.Sleep(time.Hour)
+		if s := second.status("up"); s.State != Stopped || !s.Answered || tools(s.Offer) != "echo" || len(second.mem.children()) != 0 {
+			t.Errorf("before its first use: %+v", s)
+		}
+		if got := newAgent().call(second.pool.Unit("up"), "echo", "1").wait(t); !strings.Contains(got, "result") {
+			t.Errorf("first use: %s", got)
+		}
+	})
+}
+
+func TestPool_TakesWordsBeforeItIsServed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := &memory{}
+		r := makeRig(t, func(o Options) *Pool {
+			p := newPool(o, mem)
+			return p
+		})
+		p := newPool(r.pool.opt, mem)
+		p.Start(r.launch("up", script{}), 1)
+		p.Swap(r.launch("up", script{Tools: []string{"b"}}))
+		p.Stop("up")
+		p.Start(r.launch("up", script{Tools: []string{"c"}}), 1)
+		if got := p.Snapshot(); len(got) != 1 || got[0].State != Stopping && got[0].State != Starting {
+			t.Errorf("snapshot: %+v", got)
+		}
+		ctx, cancel := contextOf(t)
+		done := make(chan error, 1)
+		go func() { done <- p.Serve(ctx) }()
+		time.Sleep(time.Second)
+		if s := p.Snapshot()[0]; s.State != Running || tools(s.Offer) != "echo c" {
+			t.Errorf("status: %+v", s)
+		}
+		cancel()
+		<-done
+	})
+}
+
+func TestPool_EndsEveryProcessWithTheDaemon(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		a := newAgent()
+		for _, key := range []string{"a", "b", "c"} {
+			r.pool.Start(r.launch(key, script{IgnoreEOF: true, IgnoreTerm: true}), 1)
+		}
+		synctest.Wait()
+		held := a.call(r.pool.Unit("a"), "hold", "{}")
+		begun := time.Now()
+		r.cancel()
+		if got := time.Since(begun); got != 5*time.Second {
+			t.Errorf("three stubborn processes took %s to end", got)
+		}
+		if held.open() {
+			t.Error("a call has no outcome")
+		}
+		for _, c := range r.mem.children() {
+			if c.exit.Signal != "SIGKILL" {
+				t.Errorf("process %d: %+v", c.pid, c.exit)
+			}
+		}
+	})
+}
+
+func TestPool_OneBadUpstreamDelaysNoOther(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		bad := r.launch("bad", script{})
+		bad.Cmd, bad.Exe = "no-such-tool", ""
+		r.base = []string{"PATH=/usr/bin"}
+		r.pool.Start(bad, 1)
+		r.pool.Start(r.launch("silent", script{InitSilent: true}), 1)
+		r.pool.Start(r.launch("ok", script{}), 1)
+		synctest.Wait()
+		if s := r.status("ok"); s.State != Running {
+			t.Errorf("ok: %+v", s)
+		}
+		if s := r.status("bad"); s.State != Restarting || s.Error != `executable not found: "no-such-tool" (PATH searched: /usr/bin)` {
+			t.Errorf("bad: %+v", s)
+		}
+	})
+}
+
+func TestPool_TellsWhatHappens(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		u := r.start(script{})
+		newAgent().call(u, "die", "{}").wait(t)
+		time.Sleep(2 * time.Second)
+		r.pool.Stop("up")
+		time.Sleep(time.Second)
+		want := []string{
+			"starting: ", "running: initialize was answered", "restarting: exited (code 3)", "starting: ",
+			"running: initialize was answered", "stopping: ", "stopped: ",
+		}
+		if diff := cmp.Diff(want, r.messages()); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
