@@ -1,0 +1,255 @@
+package control
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"syscall"
+)
+
+// ErrUnreachable is wrapped by every error that means that no daemon answers on
+// the socket: nothing listens, or there is no such file (CLI-2: exit 3).
+var ErrUnreachable = errors.New("daemon unreachable")
+
+// Client speaks to one daemon. It is safe for use by many goroutines.
+type Client struct {
+	socket string
+	http   *http.Client
+	info   VersionInfo
+}
+
+// Dial connects to the daemon on a socket and checks that both speak the same
+// major of the interface (CLI-5). The caller must close the client.
+func Dial(ctx context.Context, socket string) (*Client, error) {
+	c := &Client{socket: socket, http: &http.Client{Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, socket) },
+	}}}
+	if err := c.call(ctx, http.MethodGet, "/v1/version", nil, &c.info); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// Close ends the connections that are idle.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// Daemon returns who answered when the client was made.
+func (c *Client) Daemon() VersionInfo { return c.info }
+
+// Status returns the daemon's state.
+func (c *Client) Status(ctx context.Context) (*Status, error) {
+	return fetch[Status](ctx, c, http.MethodGet, "/v1/status", nil)
+}
+
+// Reload asks for a pass over all files. A refusal is a result that is not OK.
+func (c *Client) Reload(ctx context.Context, req ReloadRequest) (*ReloadResult, error) {
+	return fetch[ReloadResult](ctx, c, http.MethodPost, "/v1/reload", req)
+}
+
+// Start starts what is named and returns when each runs or its first try has
+// failed (CLI-6).
+func (c *Client) Start(ctx context.Context, names ...string) ([]UnitState, error) {
+	return c.units(ctx, "/v1/start", names)
+}
+
+// Stop stops what is named and returns when each is stopped.
+func (c *Client) Stop(ctx context.Context, names ...string) ([]UnitState, error) {
+	return c.units(ctx, "/v1/stop", names)
+}
+
+// Restart stops what is named and starts it again, as Start does.
+func (c *Client) Restart(ctx context.Context, names ...string) ([]UnitState, error) {
+	return c.units(ctx, "/v1/restart", names)
+}
+
+func (c *Client) units(ctx context.Context, path string, names []string) ([]UnitState, error) {
+	states, err := fetch[UnitStates](ctx, c, http.MethodPost, path, Names{Names: names})
+	if err != nil {
+		return nil, err
+	}
+	return states.Units, nil
+}
+
+// Prompts lists the prompts that are served.
+func (c *Client) Prompts(ctx context.Context) ([]PromptInfo, error) {
+	list, err := fetch[PromptList](ctx, c, http.MethodGet, "/v1/prompts", nil)
+	if err != nil {
+		return nil, err
+	}
+	return list.Prompts, nil
+}
+
+// Logs copies a log to w until it ends or, where req follows, until ctx does,
+// which is no error then.
+func (c *Client) Logs(ctx context.Context, req LogsRequest, w io.Writer) error {
+	query := url.Values{"name": {req.Name}, "n": {strconv.Itoa(req.Lines)}, "follow": {strconv.FormatBool(req.Follow)}}
+	err := c.copyLog(ctx, "/v1/logs?"+query.Encode(), w)
+	if req.Follow && ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+func (c *Client) copyLog(ctx context.Context, path string, w io.Writer) error {
+	resp, err := c.send(ctx, http.MethodGet, path, nil)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if _, err := io.Copy(w, resp.Body); err != nil {
+		return fmt.Errorf("read the log: %w", err)
+	}
+	return nil
+}
+
+// Events yields what happens from now on, until ctx or the daemon ends or this
+// reader was too slow (its last event is then a KindLagged). An error is the
+// last value. subscribed, unless it is nil, is called once nothing that happens
+// from then on can be missed.
+func (c *Client) Events(ctx context.Context, subscribed func()) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		resp, err := c.send(ctx, http.MethodGet, "/v1/events", nil)
+		if err != nil {
+			if ctx.Err() == nil {
+				yield(Event{}, err)
+			}
+			return
+		}
+		defer resp.Body.Close()
+		if subscribed != nil {
+			subscribed()
+		}
+		for decoder := json.NewDecoder(resp.Body); ; {
+			var event Event
+			err := decoder.Decode(&event)
+			if errors.Is(err, io.EOF) || ctx.Err() != nil {
+				return
+			}
+			if err != nil {
+				err = fmt.Errorf("read events: %w", err)
+			}
+			if !yield(event, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// fetch makes a call whose answer is a T.
+func fetch[T any](ctx context.Context, c *Client, method, path string, body any) (*T, error) {
+	answer := new(T)
+	if err := c.call(ctx, method, path, body, answer); err != nil {
+		return nil, err
+	}
+	return answer, nil
+}
+
+func (c *Client) call(ctx context.Context, method, path string, body, answer any) error {
+	resp, err := c.send(ctx, method, path, body)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if err := json.NewDecoder(resp.Body).Decode(answer); err != nil {
+		return fmt.Errorf("read the daemon's answer to %s: %w", path, err)
+	}
+	return nil
+}
+
+// send makes one request and returns its answer if it is a success; the caller
+// closes the body.
+func (c *Client) send(ctx context.Context, method, path string, body any) (*http.Response, error) {
+	data, err := json.Marshal(body)
+	if err != nil {
+		return nil, fmt.Errorf("write the request: %w", err)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, "http://harness"+path, bytes.NewReader(data))
+	if err != nil {
+		return nil, fmt.Errorf("write the request: %w", err)
+	}
+	req.Header.Set(headerAPI, APIVersion())
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, plain(err, path)
+	}
+	if err := check(resp); err != nil {
+		resp.Body.Close()
+		return nil, err
+	}
+	return resp, nil
+}
+
+// plain takes the invented URL out of an error.
+func plain(err error, path string) error {
+	if u, ok := errors.AsType[*url.Error](err); ok {
+		err = u.Err
+	}
+	if _, refused := errors.AsType[*Problem](err); refused || errors.Is(err, ErrUnreachable) {
+		return err
+	}
+	return fmt.Errorf("ask the daemon for %s: %w", path, err)
+}
+
+// check returns why an answer is no success, or cannot be trusted to be one.
+func check(resp *http.Response) error {
+	if err := checkServer(resp.Header.Get(headerAPI)); err != nil {
+		return err
+	}
+	if resp.StatusCode == http.StatusOK {
+		return nil
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxProblem))
+	if err != nil {
+		return fmt.Errorf("read the daemon's answer: %w", err)
+	}
+	return parseProblem(resp.Status, body)
+}
+
+// dial connects to a socket and makes sure that a process of this user, or
+// root's, is behind it: what is said there is nobody else's to hear.
+func dial(ctx context.Context, socket string) (*net.UnixConn, error) {
+	if len(socket) > maxSocketPath {
+		return nil, tooLong(socket)
+	}
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(ctx, "unix", socket)
+	if err != nil {
+		return nil, unreachable(socket, err)
+	}
+	unix, ok := conn.(*net.UnixConn)
+	if !ok {
+		conn.Close()
+		return nil, fmt.Errorf("dial %s: not a Unix socket", socket)
+	}
+	who, err := peerOf(unix)
+	if err == nil && who.uid != os.Geteuid() && who.uid != 0 {
+		err = fmt.Errorf("the daemon on %s belongs to another user (uid %d)", socket, who.uid)
+	}
+	if err != nil {
+		unix.Close()
+		return nil, err
+	}
+	return unix, nil
+}
+
+// unreachable sorts out the errors that mean that there is no daemon.
+func unreachable(socket string, err error) error {
+	switch {
+	case errors.Is(err, syscall.ENOENT), errors.Is(err, syscall.ENOTDIR):
+		return fmt.Errorf("%w: there is no socket %s", ErrUnreachable, socket)
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return fmt.Errorf("%w: nothing listens on %s", ErrUnreachable, socket)
+	}
+	return fmt.Errorf("dial %s: %w", socket, err)
+}

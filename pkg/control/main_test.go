@@ -1,0 +1,150 @@
+package control
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience bounds every wait of these tests for something that has to happen.
+const patience = 10 * time.Second
+
+// fakeOps answers with what its fields say.
+type fakeOps struct {
+	status  func(context.Context) (*Status, error)
+	reload  func(context.Context, ReloadRequest) (*ReloadResult, error)
+	logs    func(context.Context, LogsRequest, io.Writer) error
+	units   func(ctx context.Context, word string, names []string) ([]UnitState, error)
+	prompts []PromptInfo
+	session func(context.Context, *net.UnixConn, Hello)
+}
+
+func (f *fakeOps) Status(ctx context.Context) (*Status, error) { return f.status(ctx) }
+
+func (f *fakeOps) Reload(ctx context.Context, req ReloadRequest) (*ReloadResult, error) {
+	return f.reload(ctx, req)
+}
+
+func (f *fakeOps) Logs(ctx context.Context, req LogsRequest, w io.Writer) error {
+	return f.logs(ctx, req, w)
+}
+
+func (f *fakeOps) Start(ctx context.Context, names []string) ([]UnitState, error) {
+	return f.units(ctx, "start", names)
+}
+
+func (f *fakeOps) Stop(ctx context.Context, names []string) ([]UnitState, error) {
+	return f.units(ctx, "stop", names)
+}
+
+func (f *fakeOps) Restart(ctx context.Context, names []string) ([]UnitState, error) {
+	return f.units(ctx, "restart", names)
+}
+
+func (f *fakeOps) Prompts(context.Context) ([]PromptInfo, error) { return f.prompts, nil }
+
+func (f *fakeOps) ServeSession(ctx context.Context, conn *net.UnixConn, hello Hello) {
+	defer conn.Close()
+	f.session(ctx, conn, hello)
+}
+
+// dirOf returns a new directory whose path is short enough for a socket.
+func dirOf(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "hc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+// door is a server that runs.
+type door struct {
+	socket string
+	events *Hub
+	// stop ends the server and returns what Serve did.
+	stop func() error
+}
+
+// serve runs a server of ops until the test ends.
+func serve(t testing.TB, ops Ops, change ...func(*Options)) *door {
+	t.Helper()
+	d := &door{socket: filepath.Join(dirOf(t), "run", "h.sock"), events: &Hub{}}
+	opt := Options{
+		Version: "1.2.3", Logger: slog.New(slog.DiscardHandler),
+		UID: os.Geteuid(), Events: d.events,
+	}
+	for _, c := range change {
+		c(&opt)
+	}
+	listener, err := Listen(t.Context(), d.socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- NewServer(ops, opt).Serve(ctx, listener) }()
+	d.stop = sync.OnceValue(func() error {
+		cancel()
+		select {
+		case err := <-ended:
+			return err
+		case <-time.After(patience):
+			t.Error("the server does not end")
+			return nil
+		}
+	})
+	t.Cleanup(func() { d.stop() })
+	return d
+}
+
+// client dials a door, for as long as the test lasts.
+func (d *door) client(t testing.TB) *Client {
+	t.Helper()
+	c, err := Dial(t.Context(), d.socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+// raw connects to a door and sends text.
+func (d *door) raw(t testing.TB, text string) *net.UnixConn {
+	t.Helper()
+	conn, err := dial(t.Context(), d.socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(conn, text); err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+// within waits for a channel to deliver or close.
+func within[T any](t testing.TB, ch <-chan T, what string) T {
+	t.Helper()
+	select {
+	case v := <-ch:
+		return v
+	case <-time.After(patience):
+		t.Fatalf("%s did not happen", what)
+		panic("unreachable")
+	}
+}

@@ -1,0 +1,171 @@
+package control
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// List is a JSON array that is [] when empty, never null (CLI-1).
+type List[T any] []T
+
+// MarshalJSON implements [json.Marshaler].
+func (l List[T]) MarshalJSON() ([]byte, error) {
+	if l == nil {
+		return []byte("[]"), nil
+	}
+	return json.Marshal([]T(l))
+}
+
+// OrNull returns nil for the zero value of T and a pointer to v otherwise: in
+// the shapes of this package what is absent is null (CLI-1).
+func OrNull[T comparable](v T) *T {
+	var zero T
+	if v == zero {
+		return nil
+	}
+	return &v
+}
+
+// Fault is one thing that is wrong in one file.
+type Fault struct {
+	File    string  `json:"file"`
+	Line    *int    `json:"line"` // null when the fault has no line
+	Key     *string `json:"key"`  // dotted, such as "mcp.gitea.cmd"; null when the fault has no key
+	Message string  `json:"message"`
+}
+
+// Status is the answer of "harness status --json" (CLI-3).
+type Status struct {
+	Version    string               `json:"version"`
+	PID        int                  `json:"pid"`
+	UptimeMS   int64                `json:"uptime_ms"`
+	Config     string               `json:"config"` // absolute path of the global file
+	Generation uint64               `json:"generation"`
+	Digest     *string              `json:"digest"` // SHA-256 in hex; null before the first generation
+	Watch      string               `json:"watch"`  // "inotify" or "polling"
+	LastReload *LastReload          `json:"last_reload"`
+	Upstreams  List[UpstreamStatus] `json:"upstreams"`
+	Harnesses  int                  `json:"harnesses"`
+	Sessions   List[SessionStatus]  `json:"sessions"`
+	Prompts    int                  `json:"prompts"`
+}
+
+// LastReload says how the last reading of the files went.
+type LastReload struct {
+	At       time.Time   `json:"at"`
+	OK       bool        `json:"ok"`
+	Errors   List[Fault] `json:"errors"`
+	Warnings List[Fault] `json:"warnings"`
+}
+
+// UpstreamStatus is one upstream as it is now.
+type UpstreamStatus struct {
+	Name        string  `json:"name"` // the key; "<project>/<key>" for a project's
+	State       string  `json:"state"`
+	Enabled     bool    `json:"enabled"`
+	PID         *int    `json:"pid"`
+	Restarts    int     `json:"restarts"`
+	Tools       int     `json:"tools"`
+	Error       *string `json:"error"`
+	Pending     *string `json:"pending"` // what a swap that is not in force yet waits for; null when there is none
+	NextRetryMS *int64  `json:"next_retry_ms"`
+	Instances   int     `json:"instances"` // processes now: two while a swap lasts
+}
+
+// SessionStatus is one agent's MCP session.
+type SessionStatus struct {
+	ID      string    `json:"id"`
+	Harness *string   `json:"harness"` // null when nobody's in particular
+	Client  *string   `json:"client"`  // null until the client has said its name
+	Since   time.Time `json:"since"`
+}
+
+// ReloadRequest asks for a pass over all followed files.
+type ReloadRequest struct {
+	DryRun bool  `json:"dry_run"` // plan only
+	WaitMS int64 `json:"wait_ms"` // how long to wait for upstreams that are starting
+}
+
+// Wait returns WaitMS as a duration.
+func (r ReloadRequest) Wait() time.Duration { return time.Duration(r.WaitMS) * time.Millisecond }
+
+// ReloadResult is the answer of "harness reload --json" (HOT-7). OK is false
+// when a file was refused; Errors then say why and Changed is empty.
+type ReloadResult struct {
+	OK         bool         `json:"ok"`
+	Generation uint64       `json:"generation"`
+	Changed    List[Change] `json:"changed"`
+	Errors     List[Fault]  `json:"errors"`
+	Warnings   List[Fault]  `json:"warnings"`
+}
+
+// Change is one step of a plan. Reason names keys, never values.
+type Change struct {
+	Kind   string  `json:"kind"`
+	Name   string  `json:"name"`
+	Action string  `json:"action"`
+	Reason string  `json:"reason"`
+	State  *string `json:"state"` // null for what has no life of its own, and for a dry run
+}
+
+// Event is one thing that happened, one line of "harness events --json".
+type Event struct {
+	At         time.Time `json:"at"`
+	Kind       string    `json:"kind"`
+	Name       *string   `json:"name"`
+	Generation *uint64   `json:"generation"`
+	Message    string    `json:"message"`
+}
+
+// PromptInfo is one prompt as "harness prompts --json" lists it.
+type PromptInfo struct {
+	Name        string               `json:"name"`
+	Title       *string              `json:"title"`
+	Description *string              `json:"description"`
+	Arguments   List[PromptArgument] `json:"arguments"`
+	File        string               `json:"file"`
+}
+
+// PromptArgument is one declared argument of a prompt.
+type PromptArgument struct {
+	Name        string  `json:"name"`
+	Description *string `json:"description"`
+	Required    bool    `json:"required"`
+}
+
+// PromptList is the answer of "harness prompts --json".
+type PromptList struct {
+	Prompts List[PromptInfo] `json:"prompts"`
+}
+
+// UnitState is what became of one name of a start, stop or restart (CLI-6).
+type UnitState struct {
+	Name  string  `json:"name"` // as it was asked for: a harness, or "mcp.<key>"
+	State string  `json:"state"`
+	PID   *int    `json:"pid"`
+	Error *string `json:"error"` // why the first try failed; null when it did not
+}
+
+// Names is the body of a start, stop or restart.
+type Names struct {
+	Names List[string] `json:"names"`
+}
+
+// UnitStates is the answer to a start, stop or restart, in the order asked.
+type UnitStates struct {
+	Units List[UnitState] `json:"units"`
+}
+
+// LogsRequest asks for the log of one harness or upstream.
+type LogsRequest struct {
+	Name   string // a harness, or "mcp.<key>"
+	Lines  int    // how many of the last lines; 0 means all that is kept
+	Follow bool   // go on until the reader hangs up
+}
+
+// VersionInfo is the answer of GET /v1/version.
+type VersionInfo struct {
+	Version string `json:"version"` // of the program
+	API     string `json:"api"`     // of this interface, major.minor
+	PID     int    `json:"pid"`
+}
