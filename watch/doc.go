@@ -24,6 +24,11 @@
 // for timing: names no item passes through, such as an editor's swap file, do
 // not prolong the quiet time and cause at most one look in Options.Longest.
 //
+// A look costs little. A file that has had the same device, inode, size and
+// times for four seconds, and was read after that, is not read again by a look
+// that an event caused; polls read everything, so what such an identity cannot
+// tell (a write through a shared mapping) is found by them.
+//
 // Absence needs patience. Many editors and git replace a file by removing it
 // first, so a file that is gone counts as gone after 300 ms only, unless
 // another change is signalled before that: whoever is woken then reads the

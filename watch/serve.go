@@ -39,6 +39,10 @@ func (w *Watcher) Serve(ctx context.Context) error {
 	s.guard = guard{open: w.opt.NewNotifier, remote: w.remote}
 	s.guard.start()
 	defer func() { s.guard.stop(nil) }()
+	select {
+	case <-w.poke: // of a Set before: adopted now
+	default:
+	}
 	s.adopt(now)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -52,7 +56,10 @@ func (w *Watcher) Serve(ctx context.Context) error {
 		case ev, ok := <-s.guard.events():
 			s.event(ev, ok)
 		case err, ok := <-s.guard.errors():
-			s.fault(err, ok)
+			if !ok {
+				err = errClosed
+			}
+			s.fault(err)
 		case <-timer.C:
 			s.tick(time.Now())
 		}
@@ -71,10 +78,10 @@ func (s *server) due() time.Time {
 // adopt takes over what Set and SetSettle left.
 func (s *server) adopt(now time.Time) {
 	s.mu.Lock()
-	items, settle := s.mu.items, s.mu.settle
+	all, settle := s.mu.targets, s.mu.settle
 	s.mu.Unlock()
+	s.targets = all
 	s.settler.settle = min(max(settle, leastSettle), s.settler.longest)
-	s.targets = targets(items)
 	s.look(now, false)
 }
 
@@ -82,7 +89,7 @@ func (s *server) adopt(now time.Time) {
 func (s *server) event(ev fsnotify.Event, ok bool) {
 	switch now := time.Now(); {
 	case !ok:
-		s.fault(errClosed, true)
+		s.fault(errClosed)
 	case s.posts.decides(ev.Name):
 		s.settler.event(now)
 	default:
@@ -96,10 +103,7 @@ var errClosed = errors.New("the notifier ended")
 // it says, so everything is read at once. A notifier that only overran its
 // queue is kept; any other is replaced, at most once between two slow polls:
 // one that is broken for good must not keep the watcher busy.
-func (s *server) fault(err error, ok bool) {
-	if !ok {
-		err = errClosed
-	}
+func (s *server) fault(err error) {
 	s.overrun = err
 	if !errors.Is(err, fsnotify.ErrEventOverflow) {
 		s.guard.stop(err)

@@ -303,6 +303,34 @@ func TestWatcher_DoesNotPollForAParentItMayNotRead(t *testing.T) {
 	}, func(b *bench) { b.mode(Inotify) })
 }
 
+func TestWatcher_PollsForADirectoryItMayNotRead(t *testing.T) {
+	inBubble(t, func(b *bench) {
+		b.fake.refuseWith(func(dir string) error {
+			if dir == b.dir {
+				return syscall.EACCES
+			}
+			return nil
+		})
+	}, func(b *bench) { b.mode(Polling) })
+}
+
+func TestWatcher_SurveysAgainWhatMayHaveChangedBeforeItWasWatched(t *testing.T) {
+	inBubble(t, func(b *bench) {
+		later := filepath.Join(b.dir, "later")
+		b.Set([]Item{{Path: filepath.Join(later, "file")}})
+		b.fake.refuseWith(func(dir string) error {
+			if dir == b.dir { // made after the survey and before the watch: no event tells
+				return os.MkdirAll(later, 0o700)
+			}
+			return nil
+		})
+	}, func(b *bench) {
+		if later := filepath.Join(b.dir, "later"); !slices.Contains(b.fake.watched(), later) {
+			b.t.Errorf("%q is not watched, only %q", later, b.fake.watched())
+		}
+	})
+}
+
 func TestWatcher_PollsADirectoryThatIsGoneBeforeItIsAdded(t *testing.T) {
 	inBubble(t, func(b *bench) {
 		tries := 0

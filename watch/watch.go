@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 )
@@ -18,13 +17,14 @@ type Item struct {
 	// subdirectories).
 	Dir bool
 	// Match chooses the entries of a Dir that count; nil chooses all. It is
-	// called on the goroutine of Serve and must depend on nothing but the name.
+	// called from several goroutines and must depend on nothing but the name.
 	Match func(name string) bool
 	// Known is what the caller has read of an item new to the set: path to
-	// SHA-256 of the content; for a Dir the paths of its entries. A difference
-	// from it is signalled, so an edit between that read and the first one of
-	// the watcher is not lost. With nil the first read of the watcher counts
-	// as known. For an item already in the set it is not consulted.
+	// SHA-256 of the content, for a Dir the paths of its entries; paths of
+	// other items do no harm. A difference from it is signalled, so an edit
+	// between that read and the first one of the watcher is not lost. With nil
+	// the first read of the watcher counts as known. For an item already in the
+	// set it is not consulted.
 	Known map[string][sha256.Size]byte
 }
 
@@ -68,7 +68,7 @@ const (
 type Watcher struct {
 	opt   Options
 	dirty chan struct{} // capacity 1: full says dirty
-	poke  chan struct{} // capacity 1: mu.items or mu.settle were replaced
+	poke  chan struct{} // capacity 1: mu.targets or mu.settle were replaced
 
 	// Of the goroutine of Serve, and kept when it is called again.
 	settler settler
@@ -77,10 +77,10 @@ type Watcher struct {
 
 	mu struct {
 		sync.Mutex
-		items  []Item
-		settle time.Duration
-		mode   Mode
-		seen   map[string][sha256.Size]byte
+		targets []*target // what is in them belongs to Serve
+		settle  time.Duration
+		mode    Mode
+		seen    map[string][sha256.Size]byte
 	}
 }
 
@@ -103,12 +103,12 @@ func New(opt Options) *Watcher {
 // String names the service to its supervisor.
 func (w *Watcher) String() string { return "watch" }
 
-// Set replaces the watched set. It keeps what is known of items that stay and
-// returns before anything was read; the items are the caller's to reuse, their
-// Known maps are not.
+// Set replaces the watched set. It keeps what is known of items that stay, and
+// returns before anything was read. Nothing of items is kept but Match.
 func (w *Watcher) Set(items []Item) {
+	all := targets(items)
 	w.mu.Lock()
-	w.mu.items = slices.Clone(items)
+	w.mu.targets = all
 	w.mu.Unlock()
 	raise(w.poke)
 }
@@ -127,7 +127,8 @@ func (w *Watcher) SetSettle(d time.Duration) {
 // Dirty receives a signal when the content of some item differs from what was
 // last signalled, or from what it was when it came into the set, has been quiet
 // for the settle time and was read twice the same. Signals nobody has taken yet
-// are one signal.
+// are one signal. Whoever takes one reads everything; a file whose digest then
+// is not what Seen says is being written again, and another signal follows.
 func (w *Watcher) Dirty() <-chan struct{} { return w.dirty }
 
 // Seen returns the SHA-256 of the file the watcher last settled on, for an item
