@@ -2,7 +2,39 @@
 // It owns the processes it started, whatever became of them: their groups,
 // descendants that left the group, orphans that were re-parented to this
 // process, and the record by which a successor finds what a killed daemon left
-// behind (LIF-3, LIF-4, LIF-7).
+// behind (LIF-3, LIF-4). It also keeps what they say on standard error in logs
+// of bounded size (LIF-7).
 // It never decides whether or when something is started: that is the restart
-// package and the rooms above.
+// package and the rooms above. And it never signals a process by a number that
+// may have been handed out again.
+//
+// # Decisions
+//
+//   - A child gets a session of its own (Setsid), not only a process group. A
+//     session is entered by birth only, so whatever is in it descends from the
+//     child, and nothing that does can ever be in ours: that is how adopted
+//     orphans are told from the children of others in this process. The child
+//     has no controlling terminal either, so it cannot ask for a password
+//     on the one the daemon was started from.
+//   - The exited child stays a zombie until nothing else of it is left. A
+//     zombie holds its number, and with it the numbers of its group and
+//     session, so that a signal to the group cannot hit a stranger.
+//   - PDEATHSIG is bound to the thread that forked; one locked goroutine forks
+//     for all. It is not on the main thread: the kernel re-parents orphans to
+//     that one, so its list of children is the list of orphans.
+//   - Exits are waited for with a pidfd in the runtime's poller: no thread per
+//     child, no polling, and never a wait for "any child", which would steal
+//     those of os/exec.
+//   - Descendants are found by looking at the process table, soon after a
+//     start and then every few seconds, and at every step of a stop. An orphan
+//     that daemonised itself between two looks, and shed its pipes, belongs to
+//     one of the groups that lived at its birth, and is ended with the last of
+//     them.
+//   - The record (renameio: write aside, fsync, rename) is written before
+//     Start returns, which is before the child is told anything. It names
+//     processes by number, start time, boot and pid namespace.
+//   - golang.org/x/sys/unix is used for what syscall lacks: pidfd, waitid,
+//     prctl, pipe sizes.
+//   - Elsewhere than on Linux, a stop ends the process group and nothing more
+//     is found.
 package proc

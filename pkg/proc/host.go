@@ -1,96 +1,187 @@
 package proc
 
 import (
-	"context"
+	"cmp"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
-	"os/exec"
+	"os/signal"
+	"sync"
 	"syscall"
-	"time"
 )
 
-// Host starts processes and knows all that are left of them. A process needs
-// one.
+// ErrClosed is what Start returns after Close.
+var ErrClosed = errors.New("process host is closed")
+
+// Host starts processes and knows all that are left of them. Orphans, zombies
+// and the record belong to a process as a whole, so a program has one Host.
+//
+// Whatever else in this process starts children must leave them in the
+// session of this process (no Setsid): that is how a Host knows that they, and
+// their zombies, are not its own.
 type Host struct {
-	log *slog.Logger
+	log     *slog.Logger
+	spawner *spawner
+	record  *keeper
+	self    entry
+
+	looks  shared
+	wake   chan struct{} // capacity 1: look soon, and write the record if it is stale
+	stop   chan struct{}
+	idle   sync.WaitGroup
+	closed sync.Once
+
+	gate    sync.RWMutex // held for reading by Start; closing is set under it
+	closing bool
+
+	mu      sync.Mutex
+	procs   []*Proc          // in the order of their start
+	strays  map[ident]*stray // orphans of unknown origin
+	forking int              // Starts between their fork and their entry in procs
+	since   uint64           // start of the first process ever started here
+	room    int              // bytes that pipes may still be enlarged by
+	written map[ident]bool   // the processes in the record on disk
+	stale   bool             // the record on disk lacks somebody
+	former  record           // what a predecessor left, until Reap has ended it
 }
 
-// NewHost makes a Host that keeps its record in dir, the state directory.
-func NewHost(dir string, log *slog.Logger) (*Host, error) { return &Host{log: log}, nil }
-
-// Reap ends what a predecessor that was killed left behind, as far as it is
-// provably that, and says how many processes that were. It is called before
-// the first Start.
-func (h *Host) Reap(ctx context.Context) (killed int, err error) { return 0, nil }
-
-// Close ends everything that is left, at once.
-func (h *Host) Close() {}
-
-// Start starts spec in a session and a group of its own.
-func (h *Host) Start(spec Spec) (*Proc, error) {
-	cmd := exec.Command(spec.Path, spec.Args...)
-	if spec.Argv0 != "" {
-		cmd.Args[0] = spec.Argv0
-	}
-	cmd.Env, cmd.Dir = append([]string{}, spec.Env...), spec.Dir
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	p := &Proc{host: h, spec: spec, exited: make(chan struct{})}
-	var ends [3]*os.File
-	for i, ours := range []**os.File{&p.Stdin, &p.Stdout, &p.Stderr} {
-		r, w, err := os.Pipe()
-		if err != nil {
-			return nil, fmt.Errorf("start %q: %w", spec.Path, err)
-		}
-		ends[i], *ours = r, w
-		if i > 0 {
-			ends[i], *ours = w, r
-		}
-	}
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = ends[0], ends[1], ends[2]
-	err := cmd.Start()
-	for _, end := range ends {
-		end.Close()
-	}
+// NewHost makes a Host that keeps its record in dir, the state directory,
+// which must exist. It makes this process the reaper of its orphaned
+// descendants, for the rest of its life.
+func NewHost(dir string, log *slog.Logger) (*Host, error) {
+	self, err := readEntry(os.Getpid())
 	if err != nil {
+		return nil, fmt.Errorf("read the process table: %w", err)
+	}
+	if err := prepareProcess(); err != nil {
+		return nil, err
+	}
+	h := &Host{
+		log:     cmp.Or(log, slog.New(slog.DiscardHandler)),
+		spawner: newSpawner(),
+		self:    self,
+		wake:    make(chan struct{}, 1),
+		stop:    make(chan struct{}),
+		strays:  make(map[ident]*stray),
+		room:    pipeRoom,
+		written: make(map[ident]bool),
+	}
+	h.record = newKeeper(dir)
+	h.former = h.record.load(h.log)
+	deaths := make(chan os.Signal, 1)
+	signal.Notify(deaths, syscall.SIGCHLD)
+	h.idle.Go(func() {
+		defer signal.Stop(deaths)
+		h.watch(deaths)
+	})
+	return h, nil
+}
+
+// Start starts spec in a session of its own and returns once it is in the
+// record. The error names the command and says what is wrong with it; no value
+// of the environment is in it.
+func (h *Host) Start(spec Spec) (*Proc, error) {
+	h.gate.RLock()
+	defer h.gate.RUnlock()
+	if h.closing {
+		return nil, fmt.Errorf("start %q: %w", spec.Path, ErrClosed)
+	}
+	pipes, err := openPipes()
+	if err != nil {
+		return nil, fmt.Errorf("start %q: make pipes: %w", spec.Path, err)
+	}
+	p, err := h.launch(spec, pipes)
+	if err != nil {
+		pipes.close()
 		return nil, fmt.Errorf("start %q: %w", spec.Path, err)
 	}
-	p.pid = cmd.Process.Pid
-	go func() {
-		cmd.Wait()
-		status := cmd.ProcessState.Sys().(syscall.WaitStatus)
-		p.exit = Exit{Code: status.ExitStatus(), At: time.Now()}
-		if status.Signaled() {
-			p.exit.Signal = status.Signal().String()
-		}
-		close(p.exited)
-	}()
+	go p.await()
+	h.commit()
+	h.poke()
 	return p, nil
 }
 
-// Stop is the ladder of LIF-3: it closes Stdin, sends SIGTERM to everything
-// that descends from the child after a third of grace, SIGKILL after grace,
-// and returns when nothing of it is left.
-func (p *Proc) Stop(grace time.Duration) {
-	p.Stdin.Close()
-	select {
-	case <-p.exited:
-		return
-	case <-time.After(grace / 3):
+// launch forks and enters the child into procs.
+func (h *Host) launch(spec Spec, pipes *pipes) (*Proc, error) {
+	h.mu.Lock()
+	h.forking++
+	h.mu.Unlock()
+	child, leader, err := h.fork(spec, pipes)
+
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.forking--
+	if err != nil {
+		return nil, err
 	}
-	syscall.Kill(-p.pid, syscall.SIGTERM)
-	select {
-	case <-p.exited:
-		return
-	case <-time.After(grace - grace/3):
+	pipes.handOver()
+	p := &Proc{
+		Stdin: pipes.ours[0], Stdout: pipes.ours[1], Stderr: pipes.ours[2],
+		host: h, child: child,
+		exited: make(chan struct{}), gone: make(chan struct{}),
+		group: group{name: spec.Name, leader: leader, pipes: pipes.inodes, members: make(map[ident]member)},
 	}
-	p.Kill()
+	p.room = pipes.widen(h.room)
+	h.room -= p.room
+	h.procs = append(h.procs, p)
+	h.since = cmp.Or(h.since, leader.Start)
+	return p, nil
 }
 
-// Kill closes Stdin, sends SIGKILL to everything that descends from the child
-// and returns when nothing of it is left.
-func (p *Proc) Kill() {
-	p.Stdin.Close()
-	syscall.Kill(-p.pid, syscall.SIGKILL)
-	<-p.exited
+func (h *Host) fork(spec Spec, pipes *pipes) (c child, leader ident, err error) {
+	argv := append([]string{cmp.Or(spec.Argv0, spec.Path)}, spec.Args...)
+	h.spawner.do(func() { c, err = fork(spec, argv, pipes.files()) })
+	if err != nil {
+		return child{}, ident{}, explain(spec, err)
+	}
+	e, err := readEntry(c.pid) // alive or a zombie, it is there until reaped
+	if err != nil {
+		signalGroup(c.pid, syscall.SIGKILL)
+		c.wait()
+		c.reap()
+		return child{}, ident{}, fmt.Errorf("read the process table: %w", err)
+	}
+	return c, e.ident, nil
+}
+
+// Close ends everything that is left, at once, orphans of unknown origin
+// included, and waits for it. Start fails from then on.
+func (h *Host) Close() {
+	h.closed.Do(func() {
+		h.gate.Lock()
+		h.closing = true
+		h.gate.Unlock()
+		var kills sync.WaitGroup
+		for _, p := range h.live() {
+			kills.Go(p.Kill)
+		}
+		kills.Wait()
+		h.endStrays()
+		close(h.stop)
+		h.idle.Wait()
+		h.commit()
+		h.spawner.close()
+	})
+}
+
+// live returns the groups that are not gone.
+func (h *Host) live() []*Proc {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return append([]*Proc(nil), h.procs...)
+}
+
+// left lists the processes of p that are left.
+func (h *Host) left(p *Proc) []int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	pids := make([]int, 0, len(p.group.members)+1)
+	if !p.group.exited {
+		pids = append(pids, p.PID())
+	}
+	for id := range p.group.members {
+		pids = append(pids, id.PID)
+	}
+	return pids
 }

@@ -1,7 +1,10 @@
 package proc
 
 import (
+	"fmt"
 	"os"
+	"sync"
+	"syscall"
 	"time"
 )
 
@@ -15,21 +18,6 @@ type Spec struct {
 	Name  string   // for the log and the record: "mcp.gitea"
 }
 
-// Proc is one child with everything that descends from it. All methods may be
-// called by any goroutine, any number of times.
-type Proc struct {
-	// Our ends of the child's three pipes: non-blocking, with working
-	// deadlines and SyscallConn. Stop and Kill close Stdin; the caller closes
-	// Stdout and Stderr when it has read what it wants.
-	Stdin, Stdout, Stderr *os.File
-
-	host   *Host
-	spec   Spec
-	pid    int
-	exited chan struct{}
-	exit   Exit
-}
-
 // Exit is how a child ended.
 type Exit struct {
 	Code   int       // exit status; -1 when a signal ended it
@@ -38,15 +26,130 @@ type Exit struct {
 }
 
 // String gives "code 3" or "SIGKILL".
-func (e Exit) String() string { return "" }
+func (e Exit) String() string {
+	if e.Signal != "" {
+		return e.Signal
+	}
+	return fmt.Sprintf("code %d", e.Code)
+}
+
+// Proc is a child of a Host with everything that descends from it. All methods
+// may be called by any goroutine, any number of times.
+type Proc struct {
+	// Our ends of the child's three pipes: non-blocking, with working
+	// deadlines and SyscallConn. Stop and Kill close Stdin; the caller closes
+	// Stdout and Stderr when it has read what it wants.
+	Stdin, Stdout, Stderr *os.File
+
+	host   *Host
+	child  child
+	exited chan struct{}
+	exit   Exit          // valid once exited is closed
+	gone   chan struct{} // closed when nothing of it is left
+	polite sync.Once     // SIGTERM is sent once: some take a second one as "at once"
+
+	group group // guarded by host.mu
+	room  int   // of host.room, guarded by host.mu
+}
 
 // PID is the child's process id, which is also the number of its group and
 // of its session.
-func (p *Proc) PID() int { return p.pid }
+func (p *Proc) PID() int { return p.child.pid }
 
 // Exited is closed at the exit of the child itself, also where a descendant
-// lives on and holds its pipes.
+// lives on and holds its pipes. What is left then is ended by Stop or Kill;
+// nothing else ends it before Close of the Host.
 func (p *Proc) Exited() <-chan struct{} { return p.exited }
 
 // Exit says how the child ended. It is valid once Exited is closed.
 func (p *Proc) Exit() Exit { return p.exit }
+
+// The pace at which a stop looks whether anything is left.
+const (
+	firstPoll   = 2 * time.Millisecond
+	slowestPoll = 50 * time.Millisecond
+	killAgain   = 20 * time.Millisecond
+	// killPatience is how long SIGKILL is repeated. What survives that hangs
+	// in the kernel, or belongs to another user.
+	killPatience = 5 * time.Second
+)
+
+// Stop is the ladder of LIF-3: it closes Stdin, sends SIGTERM after a third of
+// grace and SIGKILL after grace, both to everything that descends from the
+// child, and returns when nothing of it is left.
+func (p *Proc) Stop(grace time.Duration) {
+	p.Stdin.Close()
+	if p.endsWithin(grace / 3) {
+		return
+	}
+	p.polite.Do(func() { p.signal(syscall.SIGTERM) })
+	if p.endsWithin(grace - grace/3) {
+		return
+	}
+	p.Kill()
+}
+
+// Kill closes Stdin, sends SIGKILL to everything that descends from the child
+// and returns when nothing of it is left.
+func (p *Proc) Kill() {
+	p.Stdin.Close()
+	for began := time.Now(); time.Since(began) < killPatience; {
+		p.signal(syscall.SIGKILL)
+		if p.endsWithin(killAgain) {
+			return
+		}
+	}
+	p.host.log.Warn("processes survive SIGKILL", "name", p.group.name, "pid", p.PID(), "left", p.host.left(p))
+}
+
+// endsWithin waits until nothing of p is left, at most for d.
+func (p *Proc) endsWithin(d time.Duration) bool {
+	deadline := time.NewTimer(max(d, 0))
+	defer deadline.Stop()
+	select {
+	case <-p.gone:
+		return true
+	case <-p.exited:
+	case <-deadline.C:
+		return false
+	}
+	for poll := firstPoll; ; poll = min(2*poll, slowestPoll) {
+		p.host.look()
+		select {
+		case <-p.gone:
+			return true
+		case <-deadline.C:
+			return false
+		case <-time.After(poll):
+		}
+	}
+}
+
+// signal sends sig to the group and to the descendants that left it.
+func (p *Proc) signal(sig syscall.Signal) {
+	p.host.look()
+	p.host.mu.Lock()
+	defer p.host.mu.Unlock() // p is not reaped meanwhile, so its number is its own
+	select {
+	case <-p.gone:
+		return
+	default:
+	}
+	signalGroup(p.PID(), sig)
+	for id, m := range p.group.members {
+		if m.group != p.PID() {
+			signalProcess(id, sig)
+		}
+	}
+}
+
+// await publishes the exit of the child.
+func (p *Proc) await() {
+	exit := p.child.wait()
+	exit.At = time.Now()
+	p.host.mu.Lock()
+	p.exit, p.group.exited = exit, true
+	p.host.mu.Unlock()
+	close(p.exited)
+	p.host.look()
+}

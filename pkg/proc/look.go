@@ -1,0 +1,255 @@
+package proc
+
+import (
+	"os"
+	"slices"
+	"syscall"
+	"time"
+)
+
+// The pace of the looks that nobody asked for. What a young child forks is
+// remembered soon; an old fleet costs one pass over /proc in five seconds.
+const (
+	soonestLook = 50 * time.Millisecond
+	latestLook  = 5 * time.Second
+	restAtLeast = 5 * time.Millisecond
+	restFactor  = 20 // rest this many times what the look took
+)
+
+// watch looks now and then, and when asked to or when a child has died.
+func (h *Host) watch(deaths <-chan os.Signal) {
+	pause := soonestLook
+	for {
+		var due <-chan time.Time
+		if len(h.live()) > 0 {
+			due = time.After(pause)
+		}
+		select {
+		case <-h.stop:
+			return
+		case <-h.wake:
+			pause = soonestLook
+		case <-deaths:
+		case <-due:
+			pause = min(2*pause, latestLook)
+		}
+		began := time.Now()
+		h.look()
+		if h.isStale() {
+			h.commit()
+		}
+		select {
+		case <-h.stop:
+			return
+		case <-time.After(max(restAtLeast, restFactor*time.Since(began))):
+		}
+	}
+}
+
+// poke asks watch for a look.
+func (h *Host) poke() {
+	select {
+	case h.wake <- struct{}{}:
+	default:
+	}
+}
+
+// look takes in the process table: it remembers who descends from whom, ends
+// zombies, and lets go of groups of which nothing is left. When it returns, a
+// look that began after the call is complete.
+func (h *Host) look() { h.looks.do(h.scan) }
+
+func (h *Host) scan() {
+	over := h.exitedGroups()
+	table, err := readTable(h.numbers())
+	if err != nil {
+		h.log.Warn("cannot read the process table", "error", err)
+		return
+	}
+	v := &view{self: h.self, table: table, adopted: readAdopted(), pipes: readPipes}
+
+	h.mu.Lock()
+	groups := h.groups()
+	owner, lost := v.attribute(groups)
+	h.remember(groups, v.table, owner)
+	h.place(groups, v.table, lost)
+	for _, pid := range h.zombies(v) {
+		reapOrphan(pid)
+	}
+	if h.forking == 0 {
+		h.release(over)
+	}
+	h.noteStale()
+	h.mu.Unlock()
+}
+
+// exitedGroups returns the groups whose child had exited before the table is
+// read: only of these an empty table says that nothing is left.
+func (h *Host) exitedGroups() map[*Proc]bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	over := make(map[*Proc]bool)
+	for _, p := range h.procs {
+		if p.group.exited {
+			over[p] = true
+		}
+	}
+	return over
+}
+
+func (h *Host) numbers() []int {
+	var pids []int
+	for _, p := range h.live() {
+		pids = append(pids, p.PID())
+	}
+	return pids
+}
+
+// groups returns the groups of procs. The caller holds mu, as in all of the
+// following.
+func (h *Host) groups() []*group {
+	groups := make([]*group, len(h.procs))
+	for i, p := range h.procs {
+		groups[i] = &p.group
+	}
+	return groups
+}
+
+// remember replaces the members of each group by those just found.
+func (h *Host) remember(groups []*group, t table, owner map[int]*group) {
+	before := make(map[*group]map[ident]member, len(groups))
+	for _, g := range groups {
+		before[g] = g.members
+		g.members = make(map[ident]member)
+	}
+	for pid, g := range owner {
+		e := t[pid]
+		g.members[e.ident] = member{group: e.group, looks: before[g][e.ident].looks + 1}
+	}
+}
+
+// place gives each orphan of unknown origin to the one group it can have come
+// from, or keeps it as a stray as long as there are several.
+func (h *Host) place(groups []*group, t table, lost []entry) {
+	for id := range h.strays {
+		if !t.lives(id) {
+			delete(h.strays, id)
+		}
+	}
+	// As init we are given orphans that never descended from us. While a fork
+	// is under way, its group is not among groups.
+	if h.self.PID == 1 || h.forking > 0 {
+		return
+	}
+	for _, e := range lost {
+		if h.since == 0 || e.Start < h.since {
+			continue // older than all that was ever started here
+		}
+		s := h.strays[e.ident]
+		if s == nil {
+			s = &stray{maybe: bornSince(groups, e)}
+			h.strays[e.ident] = s
+		}
+		s.entry = e
+		h.settle(s)
+	}
+}
+
+// settle makes a stray with one possible origin a member of it.
+func (h *Host) settle(s *stray) {
+	if len(s.maybe) != 1 {
+		return
+	}
+	s.maybe[0].members[s.ident] = member{group: s.entry.group}
+	delete(h.strays, s.ident)
+}
+
+// zombies lists dead orphans that were re-parented to this process. Leaders
+// are not among them, and neither are children of others in this process.
+func (h *Host) zombies(v *view) []int {
+	var pids []int
+	for _, pid := range v.adopted {
+		if e, ok := v.table[pid]; ok && e.dead && e.session != h.self.session && !h.leads(pid) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+func (h *Host) leads(pid int) bool {
+	return slices.ContainsFunc(h.procs, func(p *Proc) bool { return p.PID() == pid })
+}
+
+// release lets go of what is over and has no member left: from here on, its
+// number may name anything.
+func (h *Host) release(over map[*Proc]bool) {
+	var gone []*Proc
+	h.procs = slices.DeleteFunc(h.procs, func(p *Proc) bool {
+		if !over[p] || len(p.group.members) > 0 {
+			return false
+		}
+		gone = append(gone, p)
+		return true
+	})
+	for _, p := range gone {
+		h.room += p.room
+		h.forget(&p.group)
+		p.child.reap()
+		close(p.gone)
+	}
+}
+
+// forget takes g out of what strays may have come from.
+func (h *Host) forget(g *group) {
+	for _, s := range h.strays {
+		if i := slices.Index(s.maybe, g); i >= 0 {
+			s.maybe = slices.Delete(s.maybe, i, i+1)
+			h.settle(s)
+		}
+	}
+}
+
+// noteStale finds out whether the record lacks a process that is here to
+// stay. Passing ones are not worth a write; those that are left out are found
+// by their session or pipes, unless they shed both.
+func (h *Host) noteStale() {
+	for _, p := range h.procs {
+		for id, m := range p.group.members {
+			h.stale = h.stale || m.looks > 1 && !h.written[id]
+		}
+	}
+	for id := range h.strays {
+		h.stale = h.stale || !h.written[id]
+	}
+}
+
+func (h *Host) isStale() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.stale
+}
+
+// endStrays kills orphans until none turns up.
+func (h *Host) endStrays() {
+	for began := time.Now(); time.Since(began) < killPatience; <-time.After(firstPoll) {
+		h.look()
+		ids := h.strayIDs()
+		if len(ids) == 0 {
+			return
+		}
+		for _, id := range ids {
+			signalProcess(id, syscall.SIGKILL)
+		}
+	}
+	h.log.Warn("orphans survive SIGKILL", "left", len(h.strayIDs()))
+}
+
+func (h *Host) strayIDs() []ident {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var ids []ident
+	for id := range h.strays {
+		ids = append(ids, id)
+	}
+	return ids
+}

@@ -1,0 +1,93 @@
+package proc
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"syscall"
+	"time"
+)
+
+// The pace of Reap, which the start of the daemon waits for.
+const (
+	reapGrace    = time.Second     // from SIGTERM to SIGKILL
+	reapPatience = 4 * time.Second // from SIGTERM to giving up
+	reapPoll     = 10 * time.Millisecond
+)
+
+// Reap ends what a predecessor that was killed left behind, as far as it is
+// provably that, and says how many processes that were (LIF-4). It is called
+// before the first Start and takes at most 5 s. It is an error if the
+// predecessor is still alive, in which case nothing was touched, or if
+// something does not end; the record keeps it then.
+func (h *Host) Reap(ctx context.Context) (killed int, err error) {
+	h.mu.Lock()
+	left := slices.Clone(h.former.Groups)
+	h.mu.Unlock()
+	if len(left) == 0 {
+		return 0, nil
+	}
+	table, err := readTable(nil)
+	if err != nil {
+		return 0, fmt.Errorf("read the process table: %w", err)
+	}
+	if alive := owners(left, table); len(alive) > 0 {
+		return 0, fmt.Errorf("process groups recorded in %q belong to process %d, which is running", h.record.path, alive[0].PID)
+	}
+	r := reaper{left: left, self: h.self.PID, signalled: make(map[ident]bool)}
+	if err := r.run(ctx); err != nil {
+		return len(r.signalled), err
+	}
+	h.mu.Lock()
+	h.former = record{}
+	h.mu.Unlock()
+	h.commit()
+	return len(r.signalled), nil
+}
+
+type reaper struct {
+	left      []leftover
+	self      int
+	signalled map[ident]bool
+}
+
+// run signals what is proven until nothing is.
+func (r *reaper) run(ctx context.Context) error {
+	for began := time.Now(); ; {
+		table, err := readTable(nil)
+		if err != nil {
+			return fmt.Errorf("read the process table: %w", err)
+		}
+		alive := prove(r.left, table, r.self, readPipes)
+		if len(alive) == 0 {
+			return nil
+		}
+		age := time.Since(began)
+		if age > reapPatience {
+			return fmt.Errorf("%d processes of the former daemon survive SIGKILL, the first is %d", len(alive), alive[0].PID)
+		}
+		r.signal(alive, age)
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("end processes of the former daemon: %w", context.Cause(ctx))
+		case <-time.After(reapPoll):
+		}
+	}
+}
+
+// signal is polite at first, and once to each.
+func (r *reaper) signal(alive []ident, age time.Duration) {
+	for _, id := range alive {
+		switch {
+		case age >= reapGrace:
+			signalProcess(id, syscall.SIGKILL)
+		case !r.signalled[id]:
+			signalProcess(id, syscall.SIGTERM)
+		}
+		if !r.signalled[id] {
+			r.signalled[id] = true
+			// What was proven stays so, also when its proof is dead.
+			r.left[0].Members = append(r.left[0].Members, id)
+		}
+	}
+}

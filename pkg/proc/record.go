@@ -1,0 +1,156 @@
+package proc
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/google/renameio/v2"
+)
+
+// recordName is the file of the record within the state directory.
+const recordName = "groups.json"
+
+// recordVersion is the version of the record's form. Another one is foreign.
+const recordVersion = 1
+
+// record is what a successor has to know of the groups of a killed daemon.
+type record struct {
+	Version int        `json:"version"`
+	Boot    string     `json:"boot"`      // identities mean nothing after a reboot
+	Space   string     `json:"pid_space"` // or in another pid namespace
+	Groups  []leftover `json:"groups"`
+}
+
+// leftover is one group as recorded. Its number is also that of its process
+// group and of its session; an orphan of unknown origin is recorded as a group
+// without pipes and members.
+type leftover struct {
+	Name    string   `json:"name"`
+	ident            // the leader
+	Owner   ident    `json:"owner"` // the process whose Host started it
+	Pipes   []uint64 `json:"pipes,omitempty"`
+	Members []ident  `json:"members,omitempty"` // descendants seen so far
+}
+
+// decodeRecord reads a record. It is an error when data is torn or foreign.
+func decodeRecord(data []byte) (record, error) {
+	var r record
+	if err := json.Unmarshal(data, &r); err != nil {
+		return record{}, err
+	}
+	if r.Version != recordVersion {
+		return record{}, fmt.Errorf("version %d is not %d", r.Version, recordVersion)
+	}
+	return r, nil
+}
+
+// keeper keeps the record file.
+type keeper struct {
+	path        string
+	boot, space string
+	writes      shared
+	failing     bool // the last write failed; touched within writes only
+}
+
+func newKeeper(dir string) *keeper {
+	return &keeper{path: filepath.Join(dir, recordName), boot: readBoot(), space: readSpace()}
+}
+
+// load returns what a predecessor recorded, as far as it can mean anything
+// now. A torn or foreign file is set aside.
+func (k *keeper) load(log *slog.Logger) record {
+	data, err := os.ReadFile(k.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return record{}
+	}
+	var r record
+	if err == nil {
+		r, err = decodeRecord(data)
+	}
+	if err != nil {
+		aside := k.path + ".bad"
+		log.Warn("record of process groups set aside", "path", k.path, "aside", aside, "error", err,
+			"rename_error", os.Rename(k.path, aside))
+		return record{}
+	}
+	if r.Boot != k.boot || r.Space != k.space || k.boot == "" {
+		return record{}
+	}
+	return r
+}
+
+// save replaces the record. One without groups needs no file.
+func (k *keeper) save(groups []leftover) error {
+	if len(groups) == 0 {
+		err := os.Remove(k.path)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
+	}
+	data, err := json.Marshal(record{Version: recordVersion, Boot: k.boot, Space: k.space, Groups: groups})
+	if err != nil {
+		return err
+	}
+	return renameio.WriteFile(k.path, append(data, '\n'), 0o600, renameio.WithStaticPermissions(0o600))
+}
+
+// commit brings the record on disk up to date. That it cannot be written
+// stops nothing: it is needed only after a crash.
+func (h *Host) commit() {
+	k := h.record
+	k.writes.do(func() {
+		groups := h.account()
+		err := k.save(groups)
+		switch {
+		case err != nil && !k.failing:
+			h.log.Warn("cannot record process groups", "path", k.path, "error", err)
+		case err == nil:
+			h.mu.Lock()
+			h.written, h.stale = identities(groups), false
+			h.mu.Unlock()
+		}
+		k.failing = err != nil
+	})
+}
+
+// account lists what has to be in the record.
+func (h *Host) account() []leftover {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	groups := slices.Clone(h.former.Groups)
+	for _, g := range h.groups() {
+		groups = append(groups, leftover{
+			Name:    g.name,
+			ident:   g.leader,
+			Owner:   h.self.ident,
+			Pipes:   g.pipes[:],
+			Members: slices.SortedFunc(maps.Keys(g.members), byPID),
+		})
+	}
+	for _, id := range slices.SortedFunc(maps.Keys(h.strays), byPID) {
+		groups = append(groups, leftover{Name: "orphan", ident: id, Owner: h.self.ident})
+	}
+	return groups
+}
+
+func byPID(a, b ident) int { return a.PID - b.PID }
+
+// identities is the set of all processes in groups.
+func identities(groups []leftover) map[ident]bool {
+	set := make(map[ident]bool)
+	for _, g := range groups {
+		set[g.ident] = true
+		for _, id := range g.Members {
+			set[id] = true
+		}
+	}
+	return set
+}

@@ -1,0 +1,61 @@
+package proc
+
+import (
+	"runtime"
+	"sync"
+)
+
+// spawner is one goroutine on a thread of its own that does every fork.
+//
+// PDEATHSIG is bound to the thread that forked, not to the process: were that
+// thread to end, the kernel would kill the child. So the thread lives as long
+// as the spawner. It is never the main thread, because orphans are re-parented
+// to that one, and children of another thread are known to be none.
+type spawner struct {
+	work  chan func()
+	ended sync.WaitGroup
+}
+
+func newSpawner() *spawner {
+	s := &spawner{work: make(chan func())}
+	s.ended.Go(s.serve)
+	return s
+}
+
+func (s *spawner) serve() {
+	runtime.LockOSThread()
+	if onMainThread() {
+		// While this goroutine holds the main thread, another gets another.
+		s.ended.Add(1)
+		inner := make(chan struct{})
+		go func() {
+			defer s.ended.Done()
+			defer close(inner)
+			s.serve()
+		}()
+		<-inner
+		runtime.UnlockOSThread()
+		return
+	}
+	// Returning without unlocking ends the thread, and with it every child
+	// that is left.
+	for job := range s.work {
+		job()
+	}
+}
+
+// do runs job on the thread and waits for it.
+func (s *spawner) do(job func()) {
+	done := make(chan struct{})
+	s.work <- func() {
+		defer close(done)
+		job()
+	}
+	<-done
+}
+
+// close ends the thread. No do may follow.
+func (s *spawner) close() {
+	close(s.work)
+	s.ended.Wait()
+}

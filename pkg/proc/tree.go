@@ -1,0 +1,137 @@
+package proc
+
+import (
+	"slices"
+)
+
+// group is a child and what is known to descend from it. The child leads the
+// process group and the session of the same number.
+type group struct {
+	name    string
+	leader  ident
+	pipes   [3]uint64        // inodes of the child's standard pipes
+	members map[ident]member // live descendants, the leader excluded
+	exited  bool             // the leader is a zombie, kept until nothing else is left
+}
+
+// member is what the last looks said of one descendant.
+type member struct {
+	group int // its process group
+	looks int // how many looks have seen it
+}
+
+// stray is an orphan re-parented to this process of which nothing says whose
+// it is. It is one of the groups that lived when it was born.
+type stray struct {
+	entry
+	maybe []*group
+}
+
+// view is the process table with what else is needed to tell whose is what.
+type view struct {
+	self    entry // this process
+	table   table
+	adopted []int                  // children that were re-parented to this process
+	pipes   func(pid int) []uint64 // the pipes on descriptors 0 to 2
+}
+
+// attribute gives each live process that descends from a group to it, by one
+// of four proofs:
+//
+//   - it was seen to descend from it before;
+//   - it is in the group's session: a session is entered by birth only, and
+//     the leader, alive or kept as a zombie, holds its number;
+//   - its parent belongs to it;
+//   - it is an orphan that holds one of the group's pipes.
+//
+// Orphans with none of these are returned as lost.
+func (v *view) attribute(groups []*group) (owner map[int]*group, lost []entry) {
+	a := attribution{view: v, owner: make(map[int]*group), remembered: make(map[ident]*group), sessions: make(map[int]*group)}
+	for _, g := range groups {
+		a.sessions[g.leader.PID] = g
+		a.remembered[g.leader] = g
+		for id := range g.members {
+			a.remembered[id] = g
+		}
+	}
+	a.byPipe(groups)
+	for pid := range v.table {
+		a.resolve(pid)
+	}
+	for pid, g := range a.owner {
+		if g == nil || v.table[pid].dead || v.table[pid].ident == g.leader {
+			delete(a.owner, pid)
+		}
+	}
+	return a.owner, a.lost
+}
+
+type attribution struct {
+	*view
+	owner      map[int]*group // nil: asked and found to be nobody's
+	remembered map[ident]*group
+	sessions   map[int]*group
+	lost       []entry
+}
+
+// resolve finds the owner of pid by memory, session or parent.
+func (a *attribution) resolve(pid int) *group {
+	if g, known := a.owner[pid]; known {
+		return g
+	}
+	e, ok := a.table[pid]
+	if !ok || pid == a.self.PID {
+		return nil
+	}
+	a.owner[pid] = nil // ends a walk in circles, should the table be torn
+	g := a.remembered[e.ident]
+	if g == nil {
+		g = a.sessions[e.session]
+	}
+	if g == nil {
+		g = a.resolve(e.parent)
+	}
+	a.owner[pid] = g
+	return g
+}
+
+// byPipe decides the orphans, which have no parent to ask.
+func (a *attribution) byPipe(groups []*group) {
+	for _, pid := range a.adopted {
+		e, ok := a.table[pid]
+		// What shares our session was not started by a Host: see Host.
+		if !ok || e.dead || e.session == a.self.session || e.parent != a.self.PID || a.resolve(pid) != nil {
+			continue
+		}
+		held := a.pipes(pid)
+		i := slices.IndexFunc(groups, func(g *group) bool { return sharesPipe(g.pipes[:], held) > 0 })
+		if i < 0 {
+			a.lost = append(a.lost, e)
+			continue
+		}
+		a.owner[pid] = groups[i]
+	}
+}
+
+// sharesPipe counts the distinct pipes of ours among held.
+func sharesPipe(ours, held []uint64) int {
+	n := 0
+	for _, inode := range ours {
+		if inode != 0 && slices.Contains(held, inode) {
+			n++
+		}
+	}
+	return n
+}
+
+// bornSince returns the groups whose leader is at least as old as e, which are
+// those that e can descend from.
+func bornSince(groups []*group, e entry) []*group {
+	var maybe []*group
+	for _, g := range groups {
+		if g.leader.Start <= e.Start {
+			maybe = append(maybe, g)
+		}
+	}
+	return maybe
+}
