@@ -25,16 +25,24 @@ func (b *Batch) Append(w *Writer) *[]byte {
 			return &p.lines
 		}
 	}
-	p := &part{}
-	if n := len(b.free); n > 0 {
-		p, b.free = b.free[n-1], b.free[:n-1]
-	}
+	p := b.part()
 	p.w = w
+	b.parts = append(b.parts, p)
+	return &p.lines
+}
+
+// part returns a part that nobody uses.
+func (b *Batch) part() *part {
+	n := len(b.free)
+	if n == 0 {
+		return &part{}
+	}
+	p := b.free[n-1]
+	b.free = b.free[:n-1]
 	if p.lines == nil {
 		p.lines = p.large.take(0)[:0]
 	}
-	b.parts = append(b.parts, p)
-	return &p.lines
+	return p
 }
 
 // Flush hands every writer its lines and empties the Batch. It never blocks.
