@@ -20,7 +20,7 @@
 //
 // Lines come from a second reading of the same bytes with go-toml's unstable
 // parser, the only public one that keeps positions. Its API may change, so it
-// is used in scan.go alone.
+// is used in scan.go and recover.go alone.
 //
 // A syntax error does not end a load. The broken expression is blanked out and
 // reading goes on behind it, because a user who made two mistakes wants to hear

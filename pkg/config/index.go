@@ -5,11 +5,11 @@ import "slices"
 // index says where in a file things are, and what a reader of the tree should
 // not conclude from what is missing in it.
 type index struct {
-	starts []int // offset at which each line begins
-	size   int   // bytes of the file
-	at     map[place]int
-	hurt   map[place]bool
-	torn   bool
+	starts []int          // offset at which each line begins
+	size   int            // bytes of the file
+	at     map[place]int  // the line where each table, key and element is first named
+	hurt   map[place]bool // tables that lost a line to a syntax error
+	torn   bool           // something is lost that other tables may speak of
 }
 
 // newIndex is an index of no places over text.

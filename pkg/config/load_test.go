@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -274,5 +275,66 @@ func TestFaults_ErrIsNilWithoutFaults(t *testing.T) {
 	err := config.Faults{{File: "f", Line: 1, Message: "a"}, {File: "f", Line: 2, Message: "b"}}.Err()
 	if err == nil || err.Error() != "f:1: a\nf:2: b" {
 		t.Errorf("Err = %v", err)
+	}
+}
+
+// A file that was made to cost much is refused for what it is, and the rest of
+// it is still judged.
+func TestLoad_RefusesWhatNoSchemaHas(t *testing.T) {
+	for name, c := range map[string]struct{ text, want string }{
+		"a long dotted key": {
+			strings.Repeat("a.", 50_000) + "a = 1\n[mcp.u]\ncmd = 1\n",
+			"/cfg/harness.toml:1: a.a.a.a.a.a.a.a: nested too deeply\n" +
+				"/cfg/harness.toml:3: mcp.u.cmd: expected a string, got an integer",
+		},
+		"a long table name": {
+			"[" + strings.Repeat("a.", 50_000) + "a]\nb = 1\n[mcp.u]\ncmd = 1\n",
+			"/cfg/harness.toml:1: a.a.a.a.a.a.a.a: nested too deeply\n" +
+				"/cfg/harness.toml:4: mcp.u.cmd: expected a string, got an integer",
+		},
+		"lists in lists": {
+			"a = " + strings.Repeat("[", 5000) + strings.Repeat("]", 5000),
+			"/cfg/harness.toml:1: a[0][0][0][0][0]: nested too deeply",
+		},
+		"tables in tables": {
+			"a = " + strings.Repeat("{a = ", 5000) + "1" + strings.Repeat("}", 5000),
+			"/cfg/harness.toml:1: a.a.a.a.a.a: nested too deeply",
+		},
+		"too many keys": {
+			manyKeys(20_001),
+			"/cfg/harness.toml:20001: file has more than 20000 tables and keys",
+		},
+	} {
+		if _, _, faults := load(c.text, config.Global); faults.Error() != c.want {
+			t.Errorf("%s:\n got %.300s\nwant %s", name, faults.Error(), c.want)
+		}
+	}
+}
+
+func manyKeys(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "a%d = 1\n", i)
+	}
+	return b.String()
+}
+
+// A table is not blamed for a line that a syntax error took, and is for one it
+// never had.
+func TestLoad_TellsALostCmdFromAMissingOne(t *testing.T) {
+	for text, want := range map[string]string{
+		"[mcp.a]\ncmd = broken\n":                     "/cfg/harness.toml:2: mcp.a.cmd: invalid TOML: unexpected character U+0062 'b' at start of value (a string needs quotes)",
+		"[mcp.a]\nargs = []\n[mcp.b\ncmd = 'b'\n":     "/cfg/harness.toml:1: mcp.a: cmd is missing\n/cfg/harness.toml:3: invalid TOML: expected ']' to close table name",
+		"[mcp.a]\nargs = []\n[mcp.b]\ncmd = broken\n": "/cfg/harness.toml:1: mcp.a: cmd is missing\n/cfg/harness.toml:4: mcp.b.cmd: invalid TOML: unexpected character U+0062 'b' at start of value (a string needs quotes)",
+	} {
+		if _, _, faults := load(text, config.Global); faults.Error() != want {
+			t.Errorf("%q:\n got %s\nwant %s", text, faults.Error(), want)
+		}
+	}
+}
+
+func TestKind_NamesItself(t *testing.T) {
+	if config.Global.String() != "global" || config.Project.String() != "project" {
+		t.Errorf("kinds are %s and %s", config.Global, config.Project)
 	}
 }

@@ -28,7 +28,8 @@ func (s *scanner) broken(next, offset int, message string) (resume int) {
 	}
 	s.remark(line, at, syntaxMessage(message))
 	s.holes = append(s.holes, span{begin, resume})
-	s.hurt[s.table], s.torn = true, true
+	s.hurt[s.table] = s.hurt[s.table] || !header // a header is no line of the table before it
+	s.torn = true
 	return resume
 }
 

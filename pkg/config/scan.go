@@ -42,9 +42,16 @@ type expression struct {
 	header bool
 }
 
-// maxNesting is how deep values are indexed, two levels more than any key of
-// the schema has. What is deeper is a type fault of something above it.
-const maxNesting = 6
+// Bounds on what is parsed at all. No file that means something comes near
+// them; one that was made to keep the daemon busy (a parser compares every key
+// with every other, and joins the parts of each) is refused while it is cheap.
+const (
+	maxNesting     = 6 // of values; those of the schema have 2
+	maxParts       = 8 // of a dotted key; those of the schema have 4
+	maxExpressions = 20_000
+)
+
+const tooDeep = "nested too deeply"
 
 func newScanner(text []byte) *scanner {
 	return &scanner{
@@ -59,6 +66,11 @@ func newScanner(text []byte) *scanner {
 func (s *scanner) scan() {
 	for at := 0; at < s.size; {
 		at = s.stretch(at)
+	}
+	if len(s.kept) > maxExpressions {
+		s.remark(s.lineOf(s.kept[maxExpressions].start), "", fmt.Sprintf("file has more than %d tables and keys", maxExpressions))
+		s.holes = append(s.holes, span{0, s.size})
+		s.kept, s.torn = nil, true
 	}
 }
 
@@ -113,16 +125,21 @@ func (s *scanner) header(base int, n *unstable.Node) (last int) {
 	e := span{s.lineStart(k.start), s.nextLine(k.end)}
 	s.table, s.lost = k.at, false
 	switch {
+	case k.deep:
+		s.remark(k.line, k.at, tooDeep)
+		s.lost = true
 	case n.Kind == unstable.ArrayTable:
 		s.table = k.at.item(s.arrays[k.at])
 		s.arrays[k.at]++
 		s.mark(s.table, k.line)
-	case !k.repeats && !s.define(k.at, k.line, "table is defined twice"):
-		s.lost = true
-		s.holes = append(s.holes, e)
-		return k.end
+	default:
+		s.lost = !k.repeats && !s.define(k.at, k.line, "table is defined twice")
 	}
-	s.kept = append(s.kept, expression{e, k.at, true})
+	if s.lost {
+		s.holes = append(s.holes, e)
+	} else {
+		s.kept = append(s.kept, expression{e, k.at, true})
+	}
 	return k.end
 }
 
@@ -130,6 +147,10 @@ func (s *scanner) header(base int, n *unstable.Node) (last int) {
 // in an inline table, anything below it was set before.
 func (s *scanner) keyValue(in place, base int, n *unstable.Node, depth int) (at place, fresh bool) {
 	k := s.key(in, base, n.Key())
+	if k.deep {
+		s.remark(k.line, k.at, tooDeep)
+		return k.at, false
+	}
 	if !k.repeats && !s.define(k.at, k.line, "key is set twice") {
 		return k.at, false
 	}
@@ -139,13 +160,14 @@ func (s *scanner) keyValue(in place, base int, n *unstable.Node, depth int) (at 
 }
 
 // value indexes what is inside the value of at, and tells whether all of it is
-// fresh.
+// fresh and not too deep.
 func (s *scanner) value(at place, base int, n *unstable.Node, depth int) bool {
-	if depth == 0 {
-		return true
+	children := n.Children()
+	if depth == 0 && n.Child() != nil {
+		s.remark(s.line(at), at, tooDeep)
+		return false
 	}
 	fresh := true
-	children := n.Children()
 	for i := 0; children.Next(); i++ {
 		switch child := children.Node(); n.Kind {
 		case unstable.InlineTable:
@@ -168,19 +190,23 @@ type keyRef struct {
 	line       int
 	start, end int  // of the first and the last byte
 	repeats    bool // it is below an array of tables, where names come again
+	deep       bool // it has more parts than at names
 }
 
 // key reads the dotted key of a header or a value of the table in, and marks
 // everything on the way to it.
 func (s *scanner) key(in place, base int, parts unstable.Iterator) keyRef {
 	k := keyRef{at: in, start: -1}
-	for parts.Next() {
+	for i := 0; parts.Next(); i++ {
 		n := parts.Node()
 		start := base + int(n.Raw.Offset)
 		if k.start < 0 {
 			k.start, k.line = start, s.lineOf(start)
 		}
 		k.end = start + int(n.Raw.Length) - 1
+		if k.deep = i >= maxParts; k.deep {
+			continue
+		}
 		k.repeats = k.repeats || s.arrays[k.at] > 0
 		k.at = k.at.key(string(n.Data))
 		s.mark(k.at, k.line)
