@@ -1,9 +1,10 @@
 package jsonrpc
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
-	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -140,22 +141,41 @@ func (r *repeated) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-func BenchmarkReader(b *testing.B) {
-	for _, size := range []int{16 << 10, 64 << 10} {
-		b.Run(fmt.Sprintf("buffer-%dk", size>>10), func(b *testing.B) {
-			for _, l := range benchLines()[:3] {
-				b.Run(l.name, func(b *testing.B) {
-					r := NewReader(&repeated{line: []byte(l.line + "\n")}, size, 16<<20)
-					b.SetBytes(int64(len(l.line)))
-					b.ReportAllocs()
-					for b.Loop() {
-						if line, err := r.Next(); err != nil || len(line) != len(l.line) {
-							b.Fatal(err)
-						}
-						r.More()
-					}
-				})
+// benchReads reads three kinds of line from memory with next.
+func benchReads(b *testing.B, open func(r io.Reader) (next func() ([]byte, error))) {
+	for _, l := range benchLines()[:3] {
+		b.Run(l.name, func(b *testing.B) {
+			next := open(&repeated{line: []byte(l.line + "\n")})
+			b.SetBytes(int64(len(l.line)))
+			b.ReportAllocs()
+			for b.Loop() {
+				if line, err := next(); err != nil || len(line) != len(l.line) {
+					b.Fatal(err)
+				}
 			}
 		})
 	}
+}
+
+func BenchmarkReader(b *testing.B) {
+	benchReads(b, func(r io.Reader) func() ([]byte, error) {
+		lines := NewReader(r, 16<<10, 16<<20)
+		return func() ([]byte, error) {
+			line, err := lines.Next()
+			lines.More()
+			return line, err
+		}
+	})
+}
+
+// BenchmarkReaderByScanner has a buffer of 16 kB that grows and stays.
+func BenchmarkReaderByScanner(b *testing.B) {
+	benchReads(b, func(r io.Reader) func() ([]byte, error) {
+		lines := bufio.NewScanner(r)
+		lines.Buffer(make([]byte, 16<<10), 16<<20)
+		return func() ([]byte, error) {
+			lines.Scan()
+			return lines.Bytes(), lines.Err()
+		}
+	})
 }

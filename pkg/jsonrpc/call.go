@@ -13,17 +13,17 @@ type Call struct {
 	Key   string // of the upstream
 	Relay any    // owned by the upstream's side
 
-	memory [48]byte // of ID and Token, when they fit
+	memory [48]byte // of ID and Token, if they fit
 }
 
 // NewCall returns a Call with copies of the raw id and the raw progress token
 // (nil when there is none).
 func NewCall(owner Owner, id, token []byte) *Call {
 	c := &Call{Owner: owner}
-	c.ID = append(c.memory[:0:len(c.memory)], id...)
+	both := append(append(c.memory[:0], id...), token...)
+	c.ID = both[:len(id):len(id)]
 	if token != nil {
-		free := c.memory[min(len(id), len(c.memory)):]
-		c.Token = append(free[:0:len(free)], token...)
+		c.Token = both[len(id):len(both):len(both)]
 	}
 	return c
 }
