@@ -38,10 +38,11 @@ type Edge interface {
 
 // SocketEdge is the edge of a session that a bridge copies for.
 type SocketEdge struct {
-	conn *net.UnixConn
-	in   *jsonrpc.Reader
-	out  *jsonrpc.Writer
-	buf  []byte
+	conn  *net.UnixConn
+	in    *jsonrpc.Reader
+	out   *jsonrpc.Writer
+	batch jsonrpc.Batch // what was committed and not flushed
+	err   error         // why the last flush was refused
 }
 
 var _ Edge = (*SocketEdge)(nil)
@@ -56,9 +57,6 @@ type Limits struct {
 // fleet keeps a hundred of them.
 const idleBuffer = 8 << 10
 
-// keepBuffer is the largest output buffer kept between flushes.
-const keepBuffer = 64 << 10
-
 // NewSocketEdge returns the edge over conn, which it owns. early holds bytes
 // that were read from conn before.
 func NewSocketEdge(conn *net.UnixConn, early []byte, limits Limits) *SocketEdge {
@@ -72,7 +70,8 @@ func NewSocketEdge(conn *net.UnixConn, early []byte, limits Limits) *SocketEdge 
 		Limit: 2 * limits.MaxMessage,
 		Stall: limits.Stall,
 		// The session's reader sees the closed connection and ends the session.
-		OnFail: func(error) { _ = conn.Close() },
+		OnFail:   func(error) { _ = conn.Close() },
+		OnRefuse: func(_ []byte, err error) { e.err = err },
 	})
 	return e
 }
@@ -102,22 +101,15 @@ func (e *SocketEdge) More() bool { return e.in.More() }
 func (e *SocketEdge) Consume() {}
 
 // Buffer implements [Edge].
-func (e *SocketEdge) Buffer() []byte { return e.buf }
+func (e *SocketEdge) Buffer() []byte { return *e.batch.Append(e.out) }
 
 // Commit implements [Edge].
-func (e *SocketEdge) Commit(b []byte) { e.buf = append(b, '\n') }
+func (e *SocketEdge) Commit(b []byte) { *e.batch.Append(e.out) = append(b, '\n') }
 
 // Flush implements [Edge].
 func (e *SocketEdge) Flush() error {
-	if len(e.buf) == 0 {
-		return nil
-	}
-	_, err := e.out.Write(e.buf)
-	if cap(e.buf) > keepBuffer {
-		e.buf = nil
-	}
-	e.buf = e.buf[:0]
-	return err
+	e.batch.Flush()
+	return e.err
 }
 
 // Gone implements [Edge]: a bridge that has only closed its sending side still
