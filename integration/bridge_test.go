@@ -206,13 +206,13 @@ func TestBridge_FindsTheSocketWithoutItsEnvironment(t *testing.T) {
 func TestSessions_ASlowCallDelaysNobody(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
-	d := h.run(h.upstream("up"), h.upstream("ok"))
+	d := h.run(h.upstream("up"), h.upstream("big"), h.upstream("ok"))
 	a, b := d.connected(), d.connected()
 	var slow []*call
 	for range 50 {
 		slow = append(slow, a.beginCall("up__sleep", map[string]any{"ms": 2000}))
 	}
-	big := a.beginCall("up__blob", map[string]any{"bytes": 20 << 20})
+	big := a.beginCall("big__blob", map[string]any{"bytes": 20 << 20})
 	start := time.Now()
 	for range 10 {
 		b.well("up")
@@ -225,6 +225,46 @@ func TestSessions_ASlowCallDelaysNobody(t *testing.T) {
 		if r := c.result(); !r.ok() {
 			t.Errorf("got %.200s", r)
 		}
+	}
+}
+
+func TestSessions_OneThatDoesNotReadHurtsNobody(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	h.configure(quick+"max_message = \"1MiB\"\n", h.upstream("up"), h.upstream("ok"))
+	d := h.start()
+	d.mustReload()
+	b := d.connected()
+
+	// A bridge whose stdout nobody reads.
+	deaf := h.command(t.Context(), "harness", "mcp")
+	in, err := deaf.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := deaf.StdoutPipe(); err != nil {
+		t.Fatal(err)
+	}
+	if err := deaf.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { deaf.Process.Kill(); deaf.Wait() })
+	fmt.Fprintln(in, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"deaf","version":"1"}}}`)
+	fmt.Fprintln(in, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	for i := range 40 {
+		fmt.Fprintf(in, `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"up__blob","arguments":{"bytes":1000000}}}`+"\n", i+1)
+	}
+	eventually(t, "the calls arrive", func() bool { return fakeup.Count(h.record("up"), fakeup.Received, `"blob"`) == 40 })
+	for range 10 {
+		b.well("up")
+		b.well("ok")
+	}
+	limit := int64(60 << 20)
+	if raceEnabled {
+		limit *= 4
+	}
+	if rss := memoryOf(t, d.pid()); rss > limit {
+		t.Errorf("the daemon has %d MiB", rss>>20)
 	}
 }
 

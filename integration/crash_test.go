@@ -43,7 +43,7 @@ func TestC09_ACrashFailsItsCallsAtOnceAndNothingElse(t *testing.T) {
 		t.Errorf("a call of the other upstream: %s", r)
 	}
 	if u := d.status().up(t, "up"); u.Restarts != 1 || u.State != "running" {
-		t.Errorf("status: %+v", u)
+		t.Errorf("status: %v", u)
 	}
 	if n := h.starts("up"); n != 2 {
 		t.Errorf("%d starts", n)
@@ -80,11 +80,11 @@ func TestCrash_ASignalIsNamed(t *testing.T) {
 	signal(t, *d.status().up(t, "up").PID, syscall.SIGKILL)
 	u := d.awaitState("up", "restarting")
 	if u.Error == nil || !strings.Contains(*u.Error, "SIGKILL") {
-		t.Errorf("status: %+v", u)
+		t.Errorf("status: %v", u)
 	}
 	d.must("restart", "mcp.up")
 	if u := d.status().up(t, "up"); u.State != "running" {
-		t.Errorf("after a manual restart: %+v", u)
+		t.Errorf("after a manual restart: %v", u)
 	}
 	a.well("up")
 	a.well("ok")
@@ -237,7 +237,7 @@ func TestCrash_AFailedUpstreamComesBackByHand(t *testing.T) {
 	a := d.connected()
 	u := d.awaitState("up", "failed")
 	if u.Error == nil || !strings.Contains(*u.Error, "7") || u.Restarts < 14 {
-		t.Errorf("status: %+v", u)
+		t.Errorf("status: %v", u)
 	}
 	if r := a.call("up__echo", nil); r.code() != "upstream_unavailable" || r.Meta.Harness["state"] != "failed" {
 		t.Errorf("a call of a failed upstream: %s", r)
@@ -247,7 +247,7 @@ func TestCrash_AFailedUpstreamComesBackByHand(t *testing.T) {
 	}
 	d.must("start", "mcp.up")
 	if u := d.status().up(t, "up"); u.State != "running" || u.Restarts != 0 {
-		t.Errorf("after start: %+v", u)
+		t.Errorf("after start: %v", u)
 	}
 	a.well("up")
 	a.well("ok")

@@ -277,6 +277,10 @@ type upstreamStatus struct {
 	Instances   int
 }
 
+func (u upstreamStatus) String() string {
+	return fmt.Sprintf("%s %s, %d restarts, %d instances, error %q, pending %s", u.Name, u.State, u.Restarts, u.Instances, deref(u.Error), u.Pending)
+}
+
 // isPending reports whether a definition waits to be swapped in.
 func (u upstreamStatus) isPending() bool {
 	s := string(u.Pending)

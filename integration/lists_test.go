@@ -377,6 +377,6 @@ func TestLists_InstructionsAreJoinedByKey(t *testing.T) {
 	}
 	i, j := strings.Index(init.Instructions, "first part"), strings.Index(init.Instructions, "second part")
 	if i < 0 || j < i || len([]rune(init.Instructions)) > 2048 {
-		t.Errorf("%d characters: %.200s", len(init.Instructions), init.Instructions)
+		t.Errorf("%d characters: %q", len([]rune(init.Instructions)), init.Instructions)
 	}
 }

@@ -239,7 +239,7 @@ func TestIntent_TheLaterOfFileAndHandWins(t *testing.T) {
 	before := *d.status().up(t, "up").PID
 	d.must("restart", "mcp.up")
 	if u := d.status().up(t, "up"); u.State != "running" || *u.PID == before {
-		t.Errorf("after restart: %+v", u)
+		t.Errorf("after restart: %v", u)
 	}
 	for _, args := range [][]string{{"start", "mcp.nobody"}, {"stop", "mcp.nobody"}, {"restart", "nobody"}} {
 		if o := d.harness(args...); o.code != 1 || o.stderr == "" {

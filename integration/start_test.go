@@ -88,7 +88,7 @@ func TestStart_NoAnswerInTimeCountsAsAnExit(t *testing.T) {
 	eventually(t, "a second start", func() bool { return h.starts("up") >= 2 })
 	a.well("ok")
 	if u := d.status().up(t, "up"); u.Restarts == 0 || u.Error == nil || !strings.Contains(*u.Error, "initialize") {
-		t.Errorf("status: %+v", u)
+		t.Errorf("status: %v", u)
 	}
 	d.must("stop", "mcp.up")
 	eventually(t, "nothing of it is left", func() bool { return len(mentioning(t, h.recordFile("up"))) == 0 })
@@ -115,7 +115,7 @@ func TestC11_ExitingAtOnceIsAFailureAndNoBusyLoop(t *testing.T) {
 	}
 	u := d.awaitState("up", "degraded")
 	if u.Restarts < 5 || u.Error == nil || !regexp.MustCompile(`exit.*\b0\b|code 0`).MatchString(*u.Error) || u.NextRetryMS == nil {
-		t.Errorf("status: %+v", u)
+		t.Errorf("status: %v", u)
 	}
 	if n := strings.Count(d.log.String(), "mcp.up") + strings.Count(d.log.String(), "upstream=up"); n > 60 {
 		t.Errorf("%d lines of log", n)
