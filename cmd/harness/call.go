@@ -21,6 +21,8 @@ func newCallCmd(g *globals) *cobra.Command {
 			"for one on standard input, or KEY=VALUE pairs whose values are JSON where they\nare that and text otherwise.",
 		Example: "  harness call files__read_file path=README.md\n  harness call files__read_file '{\"path\":\"README.md\"}'",
 		Args:    atLeast(1, "the name of a tool"),
+
+		ValidArgsFunction: g.completeTools,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			arguments, err := callArguments(args[1:], cmd.InOrStdin())
 			if err != nil {

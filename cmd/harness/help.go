@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"embed"
 	"fmt"
 	"io/fs"
@@ -39,15 +40,23 @@ func newHelpCmd(root *cobra.Command) *cobra.Command {
 			if len(args) == 0 {
 				return root.Help()
 			}
-			if text, err := helpFiles.ReadFile(path.Join("help", args[0]+".md")); err == nil && len(args) == 1 {
-				_, err := cmd.OutOrStdout().Write(text)
+			name := strings.Join(args, " ")
+			topic, topicErr := helpFiles.ReadFile(path.Join("help", name+".md"))
+			target, rest, findErr := root.Find(args)
+			isCommand := findErr == nil && target != root && len(rest) == 0
+			if topicErr != nil && !isCommand {
+				return usagef("there is no command or topic %q; topics are %s", name, strings.Join(topics(), ", "))
+			}
+			// A word may be both: how to call it, then what it is about.
+			if isCommand {
+				fmt.Fprint(cmd.OutOrStdout(), cmp.Or(target.Long, target.Short), "\n\n", target.UsageString())
+			}
+			if isCommand && topicErr == nil {
+				fmt.Fprintln(cmd.OutOrStdout())
+			}
+			if _, err := cmd.OutOrStdout().Write(topic); err != nil {
 				return err
 			}
-			target, rest, err := root.Find(args)
-			if err != nil || target == root || len(rest) > 0 {
-				return usagef("there is no command or topic %q; topics are %s", strings.Join(args, " "), strings.Join(topics(), ", "))
-			}
-			fmt.Fprint(cmd.OutOrStdout(), target.Long, "\n\n", target.UsageString())
 			return nil
 		},
 	}

@@ -14,9 +14,10 @@ import (
 func newUnitsCmd(g *globals, verb, short string) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   verb + " mcp.KEY...",
-		Short: short,
-		Args:  atLeast(1, "the names of upstreams, such as mcp.gitea"),
+		Use:               verb + " mcp.KEY...",
+		Short:             short,
+		Args:              atLeast(1, "the names of upstreams, such as mcp.gitea"),
+		ValidArgsFunction: g.completeUpstreams,
 		RunE: func(cmd *cobra.Command, names []string) error {
 			c, err := g.client(cmd.Context())
 			if err != nil {
