@@ -198,6 +198,11 @@ func plain(err error, path string) error {
 	if _, refused := errors.AsType[*Problem](err); refused || errors.Is(err, ErrUnreachable) {
 		return err
 	}
+	for _, cut := range []error{syscall.ECONNRESET, syscall.EPIPE, io.EOF, io.ErrUnexpectedEOF} {
+		if errors.Is(err, cut) {
+			return fmt.Errorf("%w: it went away while it was asked for %s", ErrUnreachable, path)
+		}
+	}
 	return fmt.Errorf("ask the daemon for %s: %w", path, err)
 }
 
