@@ -247,7 +247,6 @@ func TestDial_TellsAnAbsentDaemonFromAForeignOne(t *testing.T) {
 		"another major":   {"HTTP/1.1 200 OK\r\nHarness-API: 2.1\r\nContent-Length: 2\r\n\r\n{}", "2.1"},
 		"no daemon":       {"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", "not a harness daemon"},
 		"no HTTP":         {"220 smtp ready\r\n\r\n", ""},
-		"nothing":         {"", ""},
 		"an empty answer": {"HTTP/1.1 200 OK\r\nHarness-API: 1.7\r\nContent-Length: 0\r\n\r\n", "/v1/version"},
 		"half a problem":  {"HTTP/1.1 500 Oops\r\nHarness-API: 1.0\r\nContent-Length: 1\r\n\r\n{", "500 Oops"},
 	}
