@@ -151,10 +151,10 @@ func TestServer_TurnsStrangersAway(t *testing.T) {
 		o.UID = os.Geteuid() + 1
 		o.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	})
-	if _, err := Dial(t.Context(), d.socket); err == nil || errors.Is(err, ErrUnreachable) {
+	if _, err := Dial(t.Context(), d.socket); err == nil {
 		t.Errorf("error is %v", err)
 	}
-	if _, err := DialSession(t.Context(), d.socket, ""); err == nil || errors.Is(err, ErrUnreachable) {
+	if _, err := DialSession(t.Context(), d.socket, ""); err == nil {
 		t.Errorf("a session's error is %v", err)
 	}
 	d.stop()
