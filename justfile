@@ -16,7 +16,7 @@ lint:
 
 # Rewrite the golden files, to be read like code before they are committed
 golden:
-    go test $(grep -rl --include='*_test.go' '"update"' . | xargs -n1 dirname | sort -u) -update
+    go test $(grep -rl --include='*_test.go' 'flag.Bool("update"' . | xargs -n1 dirname | sort -u) -update
 
 # 60 seconds of each fuzz target
 fuzz time="60s":

@@ -69,7 +69,8 @@ var rooms = map[string]room{
 		core: []string{"*.go"},
 	},
 	"pkg/proc": {
-		does: "starts a process group with pipes, and can always end it",
+		does:  "starts a process group with pipes, and can always end it",
+		knows: []string{"pkg/plain"},
 	},
 	"pkg/jsonrpc": {
 		does:  "raw JSON-RPC lines: peek and splice, never decode the rest; one ordered writer, a line cap",
@@ -473,6 +474,30 @@ func isConstant(e ast.Expr) bool {
 	return false
 }
 
+func TestArch_NoTestIsSkippedOrSleepsInsteadOfWaiting(t *testing.T) {
+	t.Parallel()
+	for _, f := range parsed(t, func(name string) bool { return strings.HasSuffix(name, "_test.go") }) {
+		bubble := slices.ContainsFunc(f.ast.Imports, func(i *ast.ImportSpec) bool { return i.Path.Value == `"testing/synctest"` })
+		polled := token.NoPos // the end of the loop the walk is in
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.ForStmt:
+				polled = max(polled, n.End())
+			case *ast.SelectorExpr:
+				x, _ := n.X.(*ast.Ident)
+				switch {
+				case x == nil:
+				case x.Name == "t" && strings.HasPrefix(n.Sel.Name, "Skip"):
+					t.Errorf("%s: a skipped test", at(f, n))
+				case x.Name == "time" && n.Sel.Name == "Sleep" && !bubble && n.Pos() > polled:
+					t.Errorf("%s: time.Sleep outside a synctest bubble and a polling loop; wait for what you wait for", at(f, n))
+				}
+			}
+			return true
+		})
+	}
+}
+
 func TestArch_MainIsOneCall(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../cmd/harness/main.go")
@@ -514,9 +539,15 @@ var goList = sync.OnceValues(func() ([]pkg, error) {
 	}
 })
 
-// sources parses every file of the project that is not a test. Files kept out
-// of this platform's build are read as well.
+// sources parses every file of the project that is not a test.
 func sources(t *testing.T) []file {
+	t.Helper()
+	return parsed(t, func(name string) bool { return !strings.HasSuffix(name, "_test.go") })
+}
+
+// parsed parses the files whose name is wanted. Files kept out of this
+// platform's build are read as well.
+func parsed(t *testing.T, wanted func(name string) bool) []file {
 	t.Helper()
 	var all []file
 	for _, p := range packages(t) {
@@ -525,7 +556,7 @@ func sources(t *testing.T) []file {
 			t.Fatal(err)
 		}
 		for _, name := range names {
-			if strings.HasSuffix(name, "_test.go") {
+			if !wanted(name) {
 				continue
 			}
 			fset := token.NewFileSet()

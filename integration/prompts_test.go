@@ -3,6 +3,7 @@ package integration
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -257,6 +258,33 @@ func TestPrompts_ABadFileKeepsItsLastGoodAndIsAWarning(t *testing.T) {
 	d.mustReload()
 	if got := a.prompt("p", nil); got != "better\n" {
 		t.Errorf("p: %q", got)
+	}
+	a.well("ok")
+}
+
+func TestPrompts_ALinkLeadsAnywhereThatIsTheUsers(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	h.write("dotfiles/linked.md", "from elsewhere\n")
+	h.write("prompts/own.md", "own\n")
+	h.write("secret.txt", "not markdown\n")
+	for link, target := range map[string]string{
+		"linked.md": h.path("dotfiles/linked.md"), "dangling.md": h.path("nowhere.md"),
+		"text.md": h.path("secret.txt"), "dir.md": h.path("dotfiles"), "device.md": "/dev/zero",
+	} {
+		if err := os.Symlink(target, h.path("prompts", link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d := h.run(h.prompting("prompts"), h.upstream("ok"))
+	a := d.connected()
+	if got := a.promptNames(); !slices.Equal(got, []string{"linked", "own"}) {
+		t.Errorf("prompts: %v", got)
+	}
+	h.write("dotfiles/linked.md", "changed elsewhere\n")
+	a.awaitCount(promptsChanged, 1)
+	if got := a.prompt("linked", nil); got != "changed elsewhere\n" {
+		t.Errorf("linked: %q", got)
 	}
 	a.well("ok")
 }

@@ -3,8 +3,11 @@ package integration
 import (
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -293,5 +296,92 @@ func TestEvents_TellWhatHappensAsItHappens(t *testing.T) {
 	}
 	if len(kinds) < 4 {
 		t.Errorf("kinds: %v", kinds)
+	}
+}
+
+func TestState_ThatIsTornIsSetAside(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	d := h.run(h.upstream("ok"))
+	d.connected().well("ok")
+	d.stop()
+	var torn []string
+	err := filepath.WalkDir(h.path("state"), func(path string, e fs.DirEntry, err error) error {
+		if err != nil || !e.Type().IsRegular() || filepath.Ext(path) != ".json" {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		torn = append(torn, path)
+		return os.WriteFile(path, text[:len(text)/2], 0o600)
+	})
+	if err != nil || len(torn) < 2 {
+		t.Fatal(torn, err)
+	}
+	d = h.start()
+	d.mustReload()
+	d.connected().well("ok")
+	for _, path := range torn {
+		if !strings.Contains(d.log.String(), filepath.Base(path)) {
+			t.Errorf("no word of %s in the log", path)
+		}
+	}
+}
+
+func TestLog_IsOneRecordALine(t *testing.T) {
+	t.Parallel()
+	for format, line := range map[string]*regexp.Regexp{
+		"text": regexp.MustCompile(`^time=\S+ level=(DEBUG|INFO|WARN|ERROR) msg=.+$`),
+		"json": regexp.MustCompile(`^\{"time":"[^"]+","level":"(DEBUG|INFO|WARN|ERROR)","msg":".*\}$`),
+	} {
+		h := newHome(t)
+		h.configure(quick, h.upstream("ok"))
+		d := h.start("--log-format", format)
+		h.edit(h.upstream("ok"), "[mcp.bad]\ncmd = \"no-such\\u001b[31mprogram\\u202e\"\n")
+		d.mustReload("--wait", "1s")
+		d.awaitError("bad", "no-such")
+		if text := d.must("status"); strings.ContainsAny(text, "\x1b\u202e") {
+			t.Errorf("status: %q", text)
+		}
+		d.stop()
+		if format == "text" && strings.ContainsAny(d.log.String(), "\x1b\u202e") {
+			t.Error("a control character in the log")
+		}
+		for record := range strings.Lines(d.log.String()) {
+			if !line.MatchString(strings.TrimSuffix(record, "\n")) {
+				t.Errorf("%s: %q", format, record)
+			}
+		}
+	}
+}
+
+func TestPublish_OneNotificationForAllOfAnEdit(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	h.write("prompts/p.md", "p\n")
+	d := h.run(h.upstream("ok"), h.upstream("gone"), h.prompting("prompts"))
+	a := d.connected()
+	h.edit(h.upstream("ok"), h.upstream("n1"), h.upstream("n2"), h.upstream("n3"), h.prompting("prompts"),
+		h.upstream("late", "-start-delay", "1500ms"), h.table("bad", "no-such-program", nil))
+	a.awaitCount(toolsChanged, 1)
+	names := strings.Join(a.toolNames(), " ")
+	for _, want := range []string{"n1__echo", "n2__echo", "n3__echo"} {
+		if !strings.Contains(names, want) {
+			t.Errorf("no %s after the notification", want)
+		}
+	}
+	if strings.Contains(names, "gone__") {
+		t.Error("what was removed is still there after the notification")
+	}
+	a.awaitCount(toolsChanged, 2)
+	if !a.sees("late__echo") {
+		t.Error("the second notification was not of the late one")
+	}
+	a.well("late")
+	a.well("ok")
+	if n, m := a.count(toolsChanged), a.count(promptsChanged); n != 2 || m != 0 {
+		t.Errorf("%d notifications of tools, %d of prompts", n, m)
 	}
 }

@@ -1,0 +1,8 @@
+package bench
+
+import "slices"
+
+// allParts is everything there is to measure, in the order of the table.
+func allParts() []part {
+	return slices.Concat(callParts())
+}

@@ -1,0 +1,291 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"harness/pkg/control"
+)
+
+// home is a machine of its own for one daemon, and an environment that has
+// nothing of ours in it.
+type home struct {
+	tb  testing.TB
+	dir string // short: a socket's path has to fit in 108 bytes
+	env []string
+}
+
+func newHome(tb testing.TB) *home {
+	tb.Helper()
+	dir, err := os.MkdirTemp("", "hb")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { os.RemoveAll(dir) })
+	h := &home{tb: tb, dir: dir}
+	for _, d := range []string{"config/harness", "prompts", "state", "run"} {
+		if err := os.MkdirAll(h.path(d), 0o700); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	h.env = []string{
+		"HOME=" + dir, "PATH=" + os.Getenv("PATH"), "TMPDIR=" + dir, "GORACE=atexit_sleep_ms=0",
+		"XDG_CONFIG_HOME=" + h.path("config"), "XDG_STATE_HOME=" + h.path("state"), "XDG_RUNTIME_DIR=" + h.path("run"),
+	}
+	return h
+}
+
+func (h *home) path(name string) string { return filepath.Join(h.dir, name) }
+
+func (h *home) socket() string { return h.path("run/harness/harness.sock") }
+
+// save replaces a file as a careful editor does, and returns when the new one
+// was in place to be read.
+func (h *home) save(name, text string) time.Time {
+	h.tb.Helper()
+	path := h.path(name)
+	if err := os.WriteFile(path+"~", []byte(text), 0o600); err != nil {
+		h.tb.Fatal(err)
+	}
+	at := time.Now()
+	if err := os.Rename(path+"~", path); err != nil {
+		h.tb.Fatal(err)
+	}
+	return at
+}
+
+func (h *home) configure(text string) time.Time {
+	h.tb.Helper()
+	return h.save("config/harness/harness.toml", text)
+}
+
+// server is the [server] table of every daemon that is measured: the defaults,
+// but for a stop that is as quick as these upstreams are.
+const server = "[server]\nsettle = \"50ms\"\nstop_grace = \"1500ms\"\n"
+
+// upstream is the table of one echo server. Further lines may follow it.
+func (h *home) upstream(key string, args ...string) string {
+	h.tb.Helper()
+	quoted := ""
+	for _, a := range args {
+		quoted += fmt.Sprintf(", %q", a)
+	}
+	return fmt.Sprintf("[mcp.%s]\ncmd = %q\nargs = [\"echo-server\"%s]\n", key, self(h.tb), quoted)
+}
+
+// fleet is n upstreams named u000 and so on, a table each.
+func (h *home) fleet(n int, args ...string) []string {
+	h.tb.Helper()
+	tables := make([]string, n)
+	for i := range tables {
+		tables[i] = h.upstream(fmt.Sprintf("u%03d", i), args...)
+	}
+	return tables
+}
+
+// configText joins the [server] table and others.
+func configText(tables ...string) string { return server + strings.Join(tables, "") }
+
+// daemon is a running `harness daemon`.
+type daemon struct {
+	*home
+	cmd     *exec.Cmd
+	exited  chan struct{}
+	control *control.Client
+}
+
+// start runs a daemon over tables and returns when all of its upstreams run.
+func (h *home) start(tables ...string) *daemon {
+	h.tb.Helper()
+	h.configure(configText(tables...))
+	d := h.launch()
+	d.dial()
+	d.reload()
+	d.allRun()
+	return d
+}
+
+// launch starts a daemon and waits for nothing.
+func (h *home) launch() *daemon {
+	h.tb.Helper()
+	log, err := os.Create(h.path("daemon.log"))
+	if err != nil {
+		h.tb.Fatal(err)
+	}
+	defer log.Close()
+	cmd := exec.Command(harness(h.tb), "daemon")
+	cmd.Env, cmd.Dir, cmd.Stderr = h.env, h.dir, log
+	if err := cmd.Start(); err != nil {
+		h.tb.Fatal(err)
+	}
+	d := &daemon{home: h, cmd: cmd, exited: make(chan struct{})}
+	go func() {
+		cmd.Wait()
+		close(d.exited)
+	}()
+	h.tb.Cleanup(d.stop)
+	return d
+}
+
+// stop ends the daemon and everything it runs.
+func (d *daemon) stop() {
+	d.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-d.exited:
+	case <-time.After(patience):
+		d.cmd.Process.Kill()
+		<-d.exited
+		d.tb.Error("the daemon did not stop")
+	}
+	if d.control != nil {
+		d.control.Close()
+	}
+	if !d.cmd.ProcessState.Success() {
+		log, _ := os.ReadFile(d.path("daemon.log"))
+		d.tb.Errorf("the daemon: %v\n%s", d.cmd.ProcessState, log)
+	}
+}
+
+// dial connects to the control side of the daemon as soon as it listens.
+func (d *daemon) dial() {
+	d.tb.Helper()
+	d.poll("the daemon listens", func() bool {
+		c, err := control.Dial(context.Background(), d.socket())
+		if err != nil && !errors.Is(err, control.ErrUnreachable) {
+			d.tb.Fatal(err)
+		}
+		d.control = c
+		return err == nil
+	})
+}
+
+// poll waits until ok holds. It is for what nobody is told of.
+func (d *daemon) poll(what string, ok func() bool) {
+	d.tb.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(patience); !ok(); <-tick.C {
+		if time.Now().After(deadline) {
+			d.tb.Fatalf("not within %v: %s", patience, what)
+		}
+	}
+}
+
+// reload asks for a pass, which has to be taken, and returns what it changed.
+func (d *daemon) reload() []control.Change {
+	d.tb.Helper()
+	r, err := d.control.Reload(context.Background(), control.ReloadRequest{WaitMS: patience.Milliseconds()})
+	if err != nil {
+		d.tb.Fatal(err)
+	}
+	if !r.OK {
+		d.tb.Fatalf("refused: %+v", r.Errors)
+	}
+	return r.Changed
+}
+
+func (d *daemon) status() *control.Status {
+	d.tb.Helper()
+	s, err := d.control.Status(context.Background())
+	if err != nil {
+		d.tb.Fatal(err)
+	}
+	return s
+}
+
+// allRun waits until every upstream runs, in one process.
+func (d *daemon) allRun() {
+	d.tb.Helper()
+	d.poll("all upstreams run", func() bool {
+		return !slices.ContainsFunc(d.status().Upstreams, func(u control.UpstreamStatus) bool {
+			return u.State != "running" || u.Instances != 1
+		})
+	})
+}
+
+// bridge is the command that an agent of this home runs.
+func (h *home) bridge() []string { h.tb.Helper(); return []string{harness(h.tb), "mcp"} }
+
+// agent is a session through a bridge of its own.
+func (h *home) agent() *client {
+	h.tb.Helper()
+	return agent(h.tb, h.env, h.bridge()...)
+}
+
+// agent launches a client that has to work and is closed at the end.
+func agent(tb testing.TB, env []string, argv ...string) *client {
+	tb.Helper()
+	c, err := launch(context.Background(), 1, env, argv...)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(c.close)
+	return c
+}
+
+// agents launches several.
+func agents(tb testing.TB, n int, env []string, argv ...string) []*client {
+	tb.Helper()
+	all := make([]*client, n)
+	for i := range all {
+		all[i] = agent(tb, env, argv...)
+	}
+	return all
+}
+
+// direct is the command of an echo server with nobody in between.
+func direct(tb testing.TB, args ...string) []string {
+	tb.Helper()
+	return append([]string{self(tb), "echo-server"}, args...)
+}
+
+// floorDaemon is a running floor over one echo server.
+type floorDaemon struct {
+	socket string
+	pid    int
+	bridge []string // the command of a client
+}
+
+// startFloor starts the floor's daemon and returns when it listens.
+func startFloor(tb testing.TB) *floorDaemon {
+	tb.Helper()
+	dir, err := os.MkdirTemp("", "hb")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { os.RemoveAll(dir) })
+	f := &floorDaemon{socket: filepath.Join(dir, "s")}
+	f.bridge = []string{self(tb), "floor-bridge", f.socket}
+	cmd := exec.Command(self(tb), append([]string{"floor-daemon", f.socket}, direct(tb)...)...)
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		tb.Fatal(err)
+	}
+	f.pid = cmd.Process.Pid
+	tb.Cleanup(func() {
+		in.Close()
+		cmd.Wait()
+	})
+	(&daemon{home: &home{tb: tb}}).poll("the floor listens", func() bool {
+		conn, err := net.Dial("unix", f.socket)
+		if err == nil {
+			conn.Close()
+		}
+		return err == nil
+	})
+	return f
+}

@@ -1,0 +1,226 @@
+package bench
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// patience is how long anything is waited for that has no bound of its own. It
+// is spent only by a run that fails.
+const patience = 30 * time.Second
+
+// run is what the benchmarks of this process share: how much to measure, and
+// what was found. TestMain needs both, and `go test` hands it nothing.
+var run struct {
+	scale scale
+
+	mu    sync.Mutex
+	found []figure
+}
+
+// TestMain runs a role when it is asked for one. Otherwise it runs tests and
+// benchmarks, and prints what the benchmarks found.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 {
+		if role := roles(os.Args[1]); role != nil {
+			os.Exit(play(role))
+		}
+	}
+	run.scale = full()
+	flag.IntVar(&run.scale.rounds, "rounds", run.scale.rounds, "how often the contestants of a part take turns")
+	flag.DurationVar(&run.scale.span, "span", run.scale.span, "how long one contestant is under load in one round")
+	code := m.Run()
+	if len(run.found) > 0 {
+		fmt.Printf("\n%s\n\n", machine())
+		if err := writeTable(os.Stdout, run.found); err != nil {
+			code = 1
+		}
+	}
+	if dir, err := programs(); err == nil {
+		os.RemoveAll(dir)
+	}
+	os.Exit(code)
+}
+
+// roles is what this binary can be besides a test.
+func roles(name string) func(args []string) error {
+	return map[string]func([]string) error{
+		"echo-server":  runEcho,
+		"floor-daemon": runFloorDaemon,
+		"floor-bridge": runFloorBridge,
+		"load":         runLoad,
+	}[name]
+}
+
+func play(role func([]string) error) int {
+	if err := role(os.Args[2:]); err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", os.Args[1], err)
+		return 1
+	}
+	return 0
+}
+
+// programs builds harness, once, and returns the directory it is in. Only a
+// smoke test can be under the race detector, and then so is harness.
+var programs = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "hb")
+	if err != nil {
+		return "", err
+	}
+	args := []string{"build", "-o", filepath.Join(dir, "harness")}
+	if raceEnabled {
+		args = append(args, "-race")
+	}
+	out, err := exec.Command("go", append(args, "harness/cmd/harness")...).CombinedOutput()
+	if err != nil {
+		return dir, fmt.Errorf("build harness: %w\n%s", err, out)
+	}
+	return dir, nil
+})
+
+// harness is the path of the binary that is measured.
+func harness(tb testing.TB) string {
+	tb.Helper()
+	dir, err := programs()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return filepath.Join(dir, "harness")
+}
+
+// self is the path of this test binary, which has all the other roles.
+func self(tb testing.TB) string {
+	tb.Helper()
+	path, err := os.Executable()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return path
+}
+
+// scale is how much is measured.
+type scale struct {
+	rounds   int           // turns of the contestants
+	warm     time.Duration // load before the measured span
+	span     time.Duration
+	reps     int           // edits and reloads of a kind
+	starts   int           // of a bridge, or a daemon
+	sessions int           // open at once
+	rest     time.Duration // before memory is read
+	fleet    int           // upstreams of a large fleet; a small one has two
+	crew     int           // upstreams of a daemon whose start is timed
+	servers  int           // upstreams that offer tools each
+	tools    int
+	tables   int // of a large config
+	blob     int // bytes of a large answer
+}
+
+// full is what a figure needs.
+func full() scale {
+	return scale{
+		rounds: 5, warm: 200 * time.Millisecond, span: time.Second, reps: 25, starts: 20, sessions: 100, rest: 2 * time.Second,
+		fleet: 200, crew: 20, servers: 100, tools: 50, tables: 1000, blob: 1 << 20,
+	}
+}
+
+// tiny is enough to see that everything works.
+func tiny() scale {
+	return scale{
+		rounds: 1, warm: time.Millisecond, span: 20 * time.Millisecond, reps: 2, starts: 1, sessions: 3, rest: time.Millisecond,
+		fleet: 4, crew: 2, servers: 2, tools: 5, tables: 50, blob: 200 << 10,
+	}
+}
+
+// part measures one thing. It fails tb when an answer is wrong, never because
+// of a time.
+type part struct {
+	group, name string
+	run         func(tb testing.TB, s scale) []figure
+}
+
+// benchmark runs parts at full scale and reports what they found.
+func benchmark(b *testing.B, parts []part) {
+	b.Helper()
+	if raceEnabled {
+		b.Fatal("built with -race: the figures would be the race detector's; run it without")
+	}
+	for _, p := range parts {
+		b.Run(p.name, func(b *testing.B) {
+			var found []figure
+			for b.Loop() {
+				found = p.run(b, run.scale)
+			}
+			b.ReportMetric(0, "ns/op") // a part is no operation
+			report(b, p.group+" "+p.name, found)
+		})
+	}
+}
+
+// report hands figures to the benchmark and to the table. Of two figures with
+// one name the benchmark has the first.
+func report(b *testing.B, name string, found []figure) {
+	b.Helper()
+	run.mu.Lock()
+	defer run.mu.Unlock()
+	seen := map[string]bool{}
+	metric := func(value float64, unit string) {
+		if !seen[unit] {
+			seen[unit] = true
+			b.ReportMetric(value, unit)
+		}
+	}
+	for _, f := range found {
+		f.part = name
+		run.found = append(run.found, f)
+		metric(f.value, f.unit)
+		if f.ratio != 0 {
+			metric(f.ratio, "x-"+f.than)
+		}
+	}
+}
+
+// machine is the head of the table: figures mean nothing without it.
+func machine() string {
+	var load string
+	if text, err := os.ReadFile("/proc/loadavg"); err == nil {
+		load = ", load " + strings.Join(strings.Fields(string(text))[:3], " ")
+	}
+	var kernel syscall.Utsname
+	release := ""
+	if syscall.Uname(&kernel) == nil {
+		for _, c := range kernel.Release {
+			if c == 0 {
+				break
+			}
+			release += string(rune(c))
+		}
+	}
+	return fmt.Sprintf("%d CPUs, %s, Linux %s%s; %d rounds of %v", runtime.NumCPU(), runtime.Version(), release, load, run.scale.rounds, run.scale.span)
+}
+
+// TestSmoke_EveryPartRunsAndEveryAnswerIsRight runs what the benchmarks run,
+// small enough for every test run. No time is looked at.
+func TestSmoke_EveryPartRunsAndEveryAnswerIsRight(t *testing.T) {
+	for _, p := range allParts() {
+		t.Run(p.group+"/"+p.name, func(t *testing.T) {
+			found := p.run(t, tiny())
+			if len(found) == 0 {
+				t.Error("it has no figures")
+			}
+			for _, f := range found {
+				if strings.ContainsAny(f.unit, " \t") || f.what == "" || f.unit == "" {
+					t.Errorf("a figure that cannot be reported: %+v", f)
+				}
+			}
+		})
+	}
+}
