@@ -33,7 +33,7 @@ func benchLines() []benchLine {
 	code := `\tif err != nil {\n\t\treturn fmt.Errorf(\"read %q: %w\", name, err)\n\t}\n`
 	members := `"},{"type":"text","annotations":{"priority":0.5,"audience":["user"]},"text":"some words`
 	return []benchLine{
-		{"100B", fillCall(150, "x")},
+		{"150B", fillCall(150, "x")},
 		{"10kB", answerOf(10_000, "x")},
 		{"1MiB", answerOf(mib, "x")},
 		{"1MiB-code", answerOf(mib, code)},

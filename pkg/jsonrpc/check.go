@@ -56,16 +56,16 @@ func (s *scanner) check(i int) int {
 		if i == bad {
 			return bad
 		}
-		if i = s.close(i, &n); i == bad || n.depth == 0 {
+		if i = s.advance(i, &n); i == bad || n.depth == 0 {
 			return i
 		}
 	}
 }
 
-// close reads what may follow a value: the brackets that end with it, and then
-// the comma and key that lead to the next value, where it returns. It returns
-// early with the outermost bracket closed.
-func (s *scanner) close(i int, n *nest) int {
+// advance goes from behind a value to the next one: past the brackets that end
+// with it, a comma and a key. It returns early when the outermost bracket has
+// been closed.
+func (s *scanner) advance(i int, n *nest) int {
 	for n.depth > 0 {
 		var c byte
 		switch i, c = s.next(i); c {
