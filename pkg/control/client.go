@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"os"
 	"strconv"
+	"strings"
 	"syscall"
 )
 
@@ -198,12 +199,22 @@ func plain(err error, path string) error {
 	if _, refused := errors.AsType[*Problem](err); refused || errors.Is(err, ErrUnreachable) {
 		return err
 	}
-	for _, cut := range []error{syscall.ECONNRESET, syscall.EPIPE, io.EOF, io.ErrUnexpectedEOF} {
-		if errors.Is(err, cut) {
-			return fmt.Errorf("%w: it went away while it was asked for %s", ErrUnreachable, path)
-		}
+	if hungUp(err) {
+		return fmt.Errorf("%w: it went away while it was asked for %s", ErrUnreachable, path)
 	}
 	return fmt.Errorf("ask the daemon for %s: %w", path, err)
+}
+
+// hungUp reports whether the other side closed the connection without an
+// answer, as a daemon that is stopping does. For a connection that ends before
+// the request is written net/http has an error of its own, without a name.
+func hungUp(err error) bool {
+	for _, cut := range []error{syscall.ECONNRESET, syscall.EPIPE, io.EOF, io.ErrUnexpectedEOF} {
+		if errors.Is(err, cut) {
+			return true
+		}
+	}
+	return strings.HasSuffix(err.Error(), "server closed idle connection")
 }
 
 // check returns why an answer is no success, or cannot be trusted to be one.
