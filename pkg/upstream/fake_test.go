@@ -2,7 +2,6 @@ package upstream
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -25,7 +24,7 @@ type script struct {
 	Tools        []string // besides echo
 	Description  string   // of every tool
 	Banner       string   // printed on stdout before anything else
-	Stderr       string   // printed on stderr at the start
+	Stderr       int      // bytes without a newline on stderr at the start
 	InitDelay    time.Duration
 	InitSilent   bool   // never answers initialize
 	InitError    string // refuses initialize
@@ -50,7 +49,7 @@ type faker struct {
 	out, err io.Writer
 	exit     func(code int) // does not return
 	gone     <-chan struct{}
-	once     map[string]int
+	note     func(unique string) // of each tools/call; nil for nobody
 
 	mu    sync.Mutex
 	lists int
@@ -66,6 +65,7 @@ type request struct {
 		Arguments json.RawMessage `json:"arguments"`
 		Cursor    *string         `json:"cursor"`
 		RequestID json.RawMessage `json:"requestId"`
+		Unique    string          `json:"unique"` // tells calls apart, where they are counted
 		Meta      struct {
 			Token json.RawMessage `json:"progressToken"`
 		} `json:"_meta"`
@@ -79,7 +79,9 @@ func (f *faker) run() {
 	if f.Exit != nil {
 		f.exit(*f.Exit)
 	}
-	io.WriteString(f.err, f.Stderr)
+	if f.Stderr > 0 {
+		f.say(strings.Repeat("e", f.Stderr) + "\nend of it")
+	}
 	if f.Banner != "" {
 		f.print(f.Banner + "\n\n")
 	}
@@ -220,6 +222,9 @@ func (f *faker) page(cursor *string, n int) (from int, next string) {
 }
 
 func (f *faker) call(r request) {
+	if f.note != nil {
+		f.note(r.Params.Unique)
+	}
 	switch r.Params.Name {
 	case "die":
 		f.exit(3)
@@ -335,7 +340,7 @@ func runFake(text string) {
 type memory struct {
 	mu      sync.Mutex
 	started []*memoryChild
-	refuse  error
+	seen    map[string]int // tools/calls by what tells them apart, where they are counted
 }
 
 var _ spawner = (*memory)(nil)
@@ -344,10 +349,7 @@ var _ spawner = (*memory)(nil)
 func (m *memory) Start(spec proc.Spec) (child, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.refuse != nil {
-		return nil, m.refuse
-	}
-	c := newMemoryChild(len(m.started)+1, lookup(spec.Env, fakeVariable))
+	c := newMemoryChild(len(m.started)+1, lookup(spec.Env, fakeVariable), m.note)
 	m.started = append(m.started, c)
 	return c, nil
 }
@@ -374,7 +376,7 @@ type memoryChild struct {
 
 var _ child = (*memoryChild)(nil)
 
-func newMemoryChild(pid int, text string) *memoryChild {
+func newMemoryChild(pid int, text string, note func(string)) *memoryChild {
 	inR, inW := io.Pipe()
 	outR, outW := io.Pipe()
 	errR, errW := io.Pipe()
@@ -382,7 +384,7 @@ func newMemoryChild(pid int, text string) *memoryChild {
 		pid: pid, stdin: inW, stdout: outR, stderr: errR, begun: time.Now(),
 		exited: make(chan struct{}), gone: make(chan struct{}), ends: []io.Closer{inR, outW, errW},
 	}
-	f := &faker{in: inR, out: outW, err: errW, gone: c.gone}
+	f := &faker{in: inR, out: outW, err: errW, gone: c.gone, note: note}
 	f.exit = func(code int) {
 		c.die(proc.Exit{Code: code, At: time.Now()})
 		f.slept.Wait()
@@ -443,9 +445,4 @@ func (c *memoryChild) Stop(grace time.Duration) {
 	case <-time.After(grace - grace/3):
 		c.kill()
 	}
-}
-
-// lines splits what an owner got.
-func lines(b []byte) []string {
-	return strings.Split(strings.TrimSuffix(string(bytes.TrimSpace(b)), "\n"), "\n")
 }
