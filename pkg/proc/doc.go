@@ -30,9 +30,10 @@
 //     that daemonised itself between two looks, and shed its pipes, belongs to
 //     one of the groups that lived at its birth, and is ended with the last of
 //     them.
-//   - The record (renameio: write aside, fsync, rename) is written before
-//     Start returns, which is before the child is told anything. It names
-//     processes by number, start time, boot and pid namespace.
+//   - The record is replaced before Start returns, which is before the child
+//     is told anything, and fsynced behind its back (so not with renameio, which
+//     does both at once). It names processes by number, start time, boot and
+//     pid namespace.
 //   - golang.org/x/sys/unix is used for what syscall lacks: pidfd, waitid,
 //     prctl, pipe sizes.
 //   - Elsewhere than on Linux, a stop ends the process group and nothing more

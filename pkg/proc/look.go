@@ -38,6 +38,7 @@ func (h *Host) watch(deaths <-chan os.Signal) {
 		if h.isStale() {
 			h.commit()
 		}
+		h.record.sync()
 		select {
 		case <-h.stop:
 			return

@@ -20,8 +20,9 @@ import (
 //     one pass over the process table, since the kernel goes through all of
 //     them in turn.
 //
-// self, its ancestors and its descendants are never among them, even if this
-// daemon was started from within a group of its predecessor.
+// self and its ancestors are never among them, even if this daemon was started
+// from within a group of its predecessor, and neither is in that case what
+// descends from self.
 func prove(left []leftover, t table, self int, pipes func(pid int) []uint64) []ident {
 	p := proof{table: t, self: self, kin: make(map[int]bool), ours: make(map[int]bool)}
 	for pid := self; pid > 0 && !p.kin[pid]; pid = t[pid].parent {
@@ -88,17 +89,18 @@ func (p *proof) children() {
 	for grown := true; grown; {
 		grown = false
 		for pid, e := range p.table {
-			if !p.ours[pid] && p.ours[e.parent] && !p.kin[e.parent] {
+			if !p.ours[pid] && p.ours[e.parent] {
 				p.ours[pid], grown = true, true
 			}
 		}
 	}
 }
 
-// spared says whether e is this process, an ancestor or a descendant of it.
+// spared says whether e is this process or an ancestor, or descends from it
+// and is proven only because this process is.
 func (p *proof) spared(e entry) bool {
-	if p.kin[e.PID] {
-		return true
+	if p.kin[e.PID] || !p.ours[p.self] {
+		return p.kin[e.PID]
 	}
 	for range p.table { // bounds the walk, should the table be torn
 		if e.parent == p.self {

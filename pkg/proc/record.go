@@ -10,8 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-
-	"github.com/google/renameio/v2"
+	"sync/atomic"
 )
 
 // recordName is the file of the record within the state directory.
@@ -57,6 +56,7 @@ type keeper struct {
 	boot, space string
 	writes      shared
 	failing     bool // the last write failed; touched within writes only
+	unsynced    atomic.Bool
 }
 
 func newKeeper(dir string) *keeper {
@@ -87,6 +87,10 @@ func (k *keeper) load(log *slog.Logger) record {
 }
 
 // save replaces the record. One without groups needs no file.
+//
+// It does not wait for the disk, sync does that later: kill -9 loses nothing
+// that was written, and what a power failure may lose is worthless after it,
+// so no start has to wait.
 func (k *keeper) save(groups []leftover) error {
 	if len(groups) == 0 {
 		err := os.Remove(k.path)
@@ -99,7 +103,26 @@ func (k *keeper) save(groups []leftover) error {
 	if err != nil {
 		return err
 	}
-	return renameio.WriteFile(k.path, append(data, '\n'), 0o600, renameio.WithStaticPermissions(0o600))
+	aside := k.path + ".new"
+	if err := os.WriteFile(aside, append(data, '\n'), 0o600); err != nil {
+		return err
+	}
+	k.unsynced.Store(true)
+	return os.Rename(aside, k.path)
+}
+
+// sync waits until the disk has what save wrote. Its error is that of the
+// disk, and the next save will meet it.
+func (k *keeper) sync() {
+	if !k.unsynced.Swap(false) {
+		return
+	}
+	f, err := os.Open(k.path)
+	if err != nil {
+		return // removed since
+	}
+	defer f.Close()
+	_ = f.Sync()
 }
 
 // commit brings the record on disk up to date. That it cannot be written

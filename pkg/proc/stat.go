@@ -53,35 +53,36 @@ func parseStat(line []byte) (entry, error) {
 	if open < 1 || closing < open {
 		return entry{}, errStat
 	}
-	fields := bytes.Fields(line[closing+1:])
-	if len(fields) <= fieldStart {
-		return entry{}, errStat
-	}
 	var e entry
 	var threads int
-	for _, n := range []struct {
-		text []byte
-		to   *int
-	}{
-		{bytes.TrimSpace(line[:open]), &e.PID},
-		{fields[fieldParent], &e.parent},
-		{fields[fieldGroup], &e.group},
-		{fields[fieldSession], &e.session},
-		{fields[fieldThreads], &threads},
-	} {
-		v, err := strconv.Atoi(string(n.text))
-		if err != nil {
-			return entry{}, errStat
+	var state byte
+	pid, err := strconv.Atoi(string(bytes.TrimSpace(line[:open])))
+	e.PID = pid
+	rest := line[closing+1:]
+	for field := 0; field <= fieldStart && err == nil; field++ {
+		var text []byte
+		text, rest, _ = bytes.Cut(bytes.TrimLeft(rest, " "), []byte(" "))
+		switch field {
+		case fieldState:
+			if len(text) > 0 {
+				state = text[0]
+			}
+		case fieldParent:
+			e.parent, err = strconv.Atoi(string(text))
+		case fieldGroup:
+			e.group, err = strconv.Atoi(string(text))
+		case fieldSession:
+			e.session, err = strconv.Atoi(string(text))
+		case fieldThreads:
+			threads, err = strconv.Atoi(string(text))
+		case fieldStart:
+			e.Start, err = strconv.ParseUint(string(text), 10, 64)
 		}
-		*n.to = v
 	}
-	start, err := strconv.ParseUint(string(fields[fieldStart]), 10, 64)
 	if err != nil {
 		return entry{}, errStat
 	}
-	e.Start = start
 	// A first thread that ended before the others shows as Z while they run.
-	state := fields[fieldState][0]
 	e.dead = state == 'X' || state == 'Z' && threads <= 1
 	return e, nil
 }
