@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"os/exec"
+	"regexp"
 	"strings"
 	"syscall"
 	"time"
@@ -123,4 +124,14 @@ func (d *daemon) pid() int { return d.cmd.Process.Pid }
 func tail(text string, n int) string {
 	lines := strings.Split(text, "\n")
 	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+}
+
+// steps are the steps of all plans so far, as "swap upstream up", whoever
+// asked for them: the daemon may have read an edit before the test's reload.
+func (d *daemon) steps() []string {
+	var all []string
+	for _, m := range regexp.MustCompile(`msg=step .*step="([^:"]+)`).FindAllStringSubmatch(d.log.String(), -1) {
+		all = append(all, m[1])
+	}
+	return all
 }

@@ -291,13 +291,12 @@ func TestLists_AreTheSameBytesForEverySessionAndStartOrder(t *testing.T) {
 func TestLists_OfTheLastRunAreServedBeforeASlowUpstreamIsUp(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
-	marker := h.path("marker")
-	table := h.upstream("up", "-count", "3", "-start-delay", "1500ms", "-start-marker", marker)
-	h.write("marker", "")
+	table := h.upstream("up", "-count", "3", "-start-gate", h.path("gate"))
+	h.write("gate", "")
 	d := h.run(table, h.upstream("ok"))
 	want := d.connected().toolNames()
 	d.stop()
-	h.remove("marker")
+	h.remove("gate")
 	d = h.start()
 	d.mustReload("--wait", "10ms")
 	a := d.connected()
@@ -307,6 +306,7 @@ func TestLists_OfTheLastRunAreServedBeforeASlowUpstreamIsUp(t *testing.T) {
 	if u := d.status().up(t, "up"); u.State != "starting" {
 		t.Errorf("it is %s, and the test proves nothing", u.State)
 	}
+	h.write("gate", "")
 	a.well("up") // waits for the first start
 	if n := a.count(toolsChanged); n != 0 {
 		t.Errorf("%d notifications although the list is the same", n)

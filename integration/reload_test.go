@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -343,7 +342,8 @@ func TestSwap_LosesNoCall(t *testing.T) {
 	d := h.run(h.upstream("up"), h.upstream("ok"))
 	a, b := d.connected(), d.connected()
 	old := a.must("up__pid", nil)
-	slow := b.beginCall("up__sleep", map[string]any{"ms": 2500})
+	slow := b.beginCall("up__sleep", map[string]any{"ms": 4000})
+	before := len(d.steps())
 
 	stop, calls := make(chan struct{}), make(chan int)
 	go func() {
@@ -362,15 +362,10 @@ func TestSwap_LosesNoCall(t *testing.T) {
 		}
 	}()
 	h.edit(set(h.upstream("up"), "env", `{ X = "1" }`), h.upstream("ok"))
-	r := d.mustReload()
-	if d := cmp.Diff([]string{"swap upstream up"}, r.actions()); d != "" {
+	eventually(t, "two instances while an old call is in flight", func() bool { return d.status().up(t, "up").Instances == 2 })
+	eventually(t, "the new process serves", func() bool { return b.must("up__env", map[string]any{"name": "X"}) == "1" })
+	if d := cmp.Diff([]string{"swap upstream up"}, d.steps()[before:]); d != "" {
 		t.Errorf("the plan:\n%s", d)
-	}
-	if u := d.status().up(t, "up"); u.Instances != 2 {
-		t.Errorf("%d instances while an old call is in flight", u.Instances)
-	}
-	if got := b.must("up__env", map[string]any{"name": "X"}); got != "1" {
-		t.Errorf("the new process has X=%q", got)
 	}
 	if r := slow.result(); r.text() != "slept" {
 		t.Errorf("the call in flight: %s", r)
@@ -397,10 +392,8 @@ func TestSwap_ThatDoesNotComeUpLeavesTheOldInService(t *testing.T) {
 	pid := a.must("up__pid", nil)
 
 	h.edit(h.upstream("up", "-exit-on", "initialize"), h.upstream("ok"))
-	r := d.mustReload()
-	if !strings.Contains(fmt.Sprint(r.Warnings), "replace") {
-		t.Errorf("the warning does not name update = \"replace\": %+v", r)
-	}
+	d.mustReload()
+	eventually(t, "status names what would help", func() bool { return strings.Contains(string(d.status().up(t, "up").Pending), `update = \"replace\"`) })
 	if u := d.status().up(t, "up"); !u.isPending() || u.State != "running" || fmt.Sprint(*u.PID) != pid {
 		t.Errorf("status: %+v, pending %s", u, u.Pending)
 	}
@@ -433,9 +426,10 @@ func TestReplace_StopsBeforeItStarts(t *testing.T) {
 	d := h.run(up, h.upstream("ok"))
 	a := d.connected()
 	old := d.status().up(t, "up")
+	before := len(d.steps())
 	h.edit(set(up, "env", `{ X = "1" }`), h.upstream("ok"))
-	r := d.mustReload()
-	if d := cmp.Diff([]string{"replace upstream up"}, r.actions()); d != "" {
+	d.mustReload()
+	if d := cmp.Diff([]string{"replace upstream up"}, d.steps()[before:]); d != "" {
 		t.Errorf("the plan:\n%s", d)
 	}
 	a.eventuallyCalls("up__echo", map[string]any{"text": "x"})
@@ -530,37 +524,95 @@ func deref(s *string) string {
 	return *s
 }
 
+// deliberate keeps the daemon from reading an edit by itself for as long as
+// it can, so that a reload is there first.
+const deliberate = "[server]\nsettle = \"500ms\"\n"
+
+// race edits and reloads until the reload was there before the daemon, which
+// on a machine that is not too busy is at once. It returns what that one said.
+func (d *daemon) race(edit func(n int), args ...string) reloaded {
+	d.t.Helper()
+	var r reloaded
+	n := 0
+	eventually(d.t, "a reload that is there before the daemon", func() bool {
+		n++
+		edit(n)
+		r, _ = d.reload(args...)
+		return slices.ContainsFunc(r.Changed, func(c change) bool { return c.Action == "start" })
+	})
+	return r
+}
+
 func TestReload_DryRunAppliesNothing(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
-	// A settle time that keeps the daemon from reading the edit by itself.
-	slow := "[server]\nsettle = \"500ms\"\n"
-	h.configure(slow, h.upstream("ok"), h.upstream("gone"))
+	h.configure(deliberate, h.upstream("ok"), h.upstream("gone"))
 	d := h.start()
 	d.mustReload()
-	before := d.status()
-	h.configure(slow, set(h.upstream("ok"), "env", `{ SECRET = "s3cr3t" }`), h.upstream("new"))
-	o := d.harness("reload", "--dry-run", "--json")
-	var plan reloaded
-	if err := json.Unmarshal([]byte(o.stdout), &plan); err != nil || o.code != 0 {
-		t.Fatal(o, err)
-	}
+	plan := d.race(func(n int) {
+		h.configure(deliberate, h.upstream("ok"), h.upstream("gone"))
+		d.mustReload()
+		secret := fmt.Sprintf(`{ SECRET = "s3cr3t-%d" }`, n)
+		h.configure(deliberate, set(h.upstream("ok"), "env", secret), h.upstream("new"))
+	}, "--dry-run")
 	for _, want := range []string{"swap upstream ok", "start upstream new", "stop upstream gone"} {
 		if !slices.Contains(plan.actions(), want) {
 			t.Errorf("the plan has no %q: %v", want, plan.actions())
 		}
 	}
-	if strings.Contains(o.stdout, "s3cr3t") || !strings.Contains(o.stdout, "env") {
-		t.Errorf("reasons name keys, not values: %s", o.stdout)
+	if text := fmt.Sprint(plan); strings.Contains(text, "s3cr3t") || !strings.Contains(text, "env") {
+		t.Errorf("reasons name keys, not values: %s", text)
 	}
-	if h.starts("new") != 0 || d.status().Generation != before.Generation {
-		t.Error("a dry run was applied")
+	if h.starts("new") != 0 || plan.Generation != d.status().Generation {
+		t.Error("a dry run was applied, or the daemon was there right behind it")
 	}
 	r := d.mustReload()
-	if r.Generation != before.Generation+1 {
-		t.Errorf("generation %d after %d", r.Generation, before.Generation)
+	if r.Generation != plan.Generation+1 {
+		t.Errorf("generation %d after %d", r.Generation, plan.Generation)
 	}
 	if again := d.mustReload(); len(again.Changed) != 0 || again.Generation != r.Generation {
 		t.Errorf("a second reload finds %+v", again)
 	}
+}
+
+func TestReload_SaysWhatChangedAndWarnsOfWhatDoesNotComeUp(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	h.configure(deliberate, h.upstream("ok"))
+	d := h.start()
+	d.mustReload()
+	r := d.race(func(n int) {
+		h.configure(deliberate, h.upstream("ok"), h.upstream(fmt.Sprintf("up%d", n)), h.table(fmt.Sprintf("bad%d", n), "no-such-program", nil))
+	})
+	for _, c := range r.Changed {
+		switch name := strings.TrimRight(c.Name, "0123456789"); {
+		case c.Kind != "upstream", c.Reason == "":
+			t.Errorf("changed: %+v", c)
+		case c.Action == "start" && name == "up" && c.State != "running",
+			c.Action == "start" && name == "bad" && c.State == "running":
+			t.Errorf("changed: %+v", c)
+		}
+	}
+	if !r.OK || len(r.Errors) != 0 || !strings.Contains(fmt.Sprint(r.Warnings), "no-such-program") {
+		t.Errorf("reload says %+v", r)
+	}
+	if s := d.status(); s.Generation != r.Generation {
+		t.Errorf("generation %d, status says %d", r.Generation, s.Generation)
+	}
+	d.connected().well("ok")
+}
+
+func TestReload_ARefusalIsExitOneAndSaysWhere(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	d := h.run(h.upstream("ok"))
+	before := d.status().Generation
+	h.edit(h.upstream("ok"), "[mcp.up]\ncmd = 5\n")
+	for _, args := range [][]string{nil, {"--dry-run"}} {
+		r, code := d.reload(args...)
+		if code != 1 || r.OK || len(r.Errors) != 1 || r.Errors[0].Key != "mcp.up.cmd" || r.Errors[0].File != h.config() || r.Generation != before {
+			t.Errorf("%v: exit %d, %+v", args, code, r)
+		}
+	}
+	d.connected().well("ok")
 }

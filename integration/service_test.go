@@ -121,7 +121,7 @@ func TestLastGood_IsKeptAcrossARestartAndForItsOwnPath(t *testing.T) {
 	a := d.connected()
 	a.eventuallyCalls("up__echo", map[string]any{"text": "x"})
 	s := d.status()
-	if s.LastReload.OK || len(s.LastReload.Errors) == 0 || s.LastReload.Errors[0].Line != 5 || s.Generation != before.Generation {
+	if s.LastReload.OK || len(s.LastReload.Errors) == 0 || s.LastReload.Errors[0].Line != 6 || s.Generation != before.Generation {
 		t.Errorf("status: %+v, before %+v", s, before)
 	}
 	if text := d.must("status"); !strings.Contains(text, "last good") {
@@ -364,7 +364,7 @@ func TestPublish_OneNotificationForAllOfAnEdit(t *testing.T) {
 	d := h.run(h.upstream("ok"), h.upstream("gone"), h.prompting("prompts"))
 	a := d.connected()
 	h.edit(h.upstream("ok"), h.upstream("n1"), h.upstream("n2"), h.upstream("n3"), h.prompting("prompts"),
-		h.upstream("late", "-start-delay", "1500ms"), h.table("bad", "no-such-program", nil))
+		h.upstream("late", "-start-gate", h.path("gate")), h.table("bad", "no-such-program", nil))
 	a.awaitCount(toolsChanged, 1)
 	names := strings.Join(a.toolNames(), " ")
 	for _, want := range []string{"n1__echo", "n2__echo", "n3__echo"} {
@@ -375,6 +375,7 @@ func TestPublish_OneNotificationForAllOfAnEdit(t *testing.T) {
 	if strings.Contains(names, "gone__") {
 		t.Error("what was removed is still there after the notification")
 	}
+	h.write("gate", "")
 	a.awaitCount(toolsChanged, 2)
 	if !a.sees("late__echo") {
 		t.Error("the second notification was not of the late one")

@@ -13,7 +13,7 @@ import (
 func TestC05_ASlowFirstStartIsWaitedForAndDelaysNobody(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
-	h.configure(quick, h.upstream("up", "-start-delay", "3s", "-start-marker", h.path("marker")), h.upstream("ok"))
+	h.configure(quick, h.upstream("up", "-start-gate", h.path("gate")), h.upstream("ok"))
 	d := h.start()
 	d.awaitState("ok", "running")
 	d.mustReload("--wait", "10ms")
@@ -31,6 +31,7 @@ func TestC05_ASlowFirstStartIsWaitedForAndDelaysNobody(t *testing.T) {
 	}
 	early := a.beginCall("up__echo", map[string]any{"text": "early"})
 	a.well("ok")
+	h.write("gate", "")
 	a.awaitCount(toolsChanged, 1)
 	if !a.sees("up__echo") {
 		t.Error("the notification came before the tools")
@@ -44,6 +45,19 @@ func TestC05_ASlowFirstStartIsWaitedForAndDelaysNobody(t *testing.T) {
 	a.well("ok")
 	if n := a.count(toolsChanged); n != 1 {
 		t.Errorf("%d notifications", n)
+	}
+}
+
+func TestC05_AColdStartIsGivenItsTime(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	// Killed before it got through, it would begin again, and never converge.
+	d := h.run(h.upstream("up", "-start-delay", "2s", "-start-marker", h.path("marker")), h.upstream("ok"))
+	a := d.connected()
+	a.well("up")
+	a.well("ok")
+	if n := h.starts("up"); n != 1 {
+		t.Errorf("%d starts", n)
 	}
 }
 

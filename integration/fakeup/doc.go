@@ -5,8 +5,8 @@
 // package's test binary, and the record such a process keeps of what it
 // received. It never imports the code it is there to test.
 //
-//	start    -start-delay D  -start-marker FILE  -banner TEXT  -stderr-first N
-//	         -exit-on METHOD  -mute METHOD  -refuse METHOD
+//	start    -start-delay D  -start-marker FILE  -start-gate FILE  -banner TEXT
+//	         -stderr-first N  -exit-on METHOD  -mute METHOD  -refuse METHOD
 //	lists    -tools FILE (followed live)  -count N  -page N  -storm  -instructions TEXT
 //	lines    -noise  -result-first  -read-delay D
 //	process  -ignore-eof  -ignore-term  -heir  -family

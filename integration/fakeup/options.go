@@ -11,6 +11,7 @@ import (
 // options is how one fake upstream behaves.
 type options struct {
 	startDelay  time.Duration // before initialize is answered, unless startMarker exists
+	startGate   string        // wait until this file exists
 	startMarker string        // made once a delayed start got through; a kill before that starts over
 	banner      string        // printed, with an empty line, before initialize is answered
 	stderrFirst int           // bytes to stderr before initialize is answered
@@ -56,6 +57,7 @@ func parse(args []string, usage io.Writer) (options, error) {
 	f := flag.NewFlagSet(Name, flag.ContinueOnError)
 	f.SetOutput(usage)
 	f.DurationVar(&o.startDelay, "start-delay", 0, "wait before answering initialize")
+	f.StringVar(&o.startGate, "start-gate", "", "wait for this file before answering initialize")
 	f.StringVar(&o.startMarker, "start-marker", "", "delay only while this file does not exist")
 	f.StringVar(&o.banner, "banner", "", "print this before answering initialize")
 	f.IntVar(&o.stderrFirst, "stderr-first", 0, "bytes to stderr before answering initialize")

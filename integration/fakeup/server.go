@@ -186,15 +186,21 @@ func (s *server) initialize(m message) {
 // coldStart waits like a package manager that downloads before it runs: once
 // it got through, the next start is quick.
 func (s *server) coldStart() {
-	if s.startMarker != "" {
-		if _, err := os.Stat(s.startMarker); err == nil {
-			return
-		}
+	for s.startGate != "" && !exists(s.startGate) {
+		time.Sleep(follow)
+	}
+	if s.startMarker != "" && exists(s.startMarker) {
+		return
 	}
 	time.Sleep(s.startDelay)
 	if s.startMarker != "" {
 		os.WriteFile(s.startMarker, nil, 0o600)
 	}
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
 
 func (s *server) list(m message) {
