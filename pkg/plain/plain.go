@@ -21,6 +21,10 @@ func Text(s string) string {
 // Append appends to dst what Text makes of text, and returns the result.
 func Append(dst, text []byte) []byte {
 	for len(text) > 0 {
+		if n := printable(text); n > 0 {
+			dst, text = append(dst, text[:n]...), text[n:]
+			continue
+		}
 		r, size := utf8.DecodeRune(text)
 		switch {
 		case r == utf8.RuneError && size == 1:
@@ -33,6 +37,16 @@ func Append(dst, text []byte) []byte {
 		text = text[size:]
 	}
 	return dst
+}
+
+// printable is the length of the printable ASCII that text begins with.
+func printable(text []byte) int {
+	for i, b := range text {
+		if b < ' ' || b >= 0x7f {
+			return i
+		}
+	}
+	return len(text)
 }
 
 // hidden says whether r acts on the text around it instead of being seen.

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	logQueue   = 256 << 10       // bytes that wait for the disk at most
+	logQueue   = 3 << 20         // bytes that wait for the disk at most: a burst of Drain fits
 	logPatient = 2 * time.Second // how long Close waits for it
 )
 
