@@ -15,9 +15,9 @@ var (
 	errIdle    = errors.New("no call is under way")
 	errChanged = errors.New("the list may have changed")
 
-	errExited  = &fatal{"exited"}
-	errEOF     = &fatal{"closed its output"}
-	errRetired = &fatal{"retired"}
+	errExited  = &fatalError{"exited"}
+	errEOF     = &fatalError{"closed its output"}
+	errRetired = &fatalError{"retired"}
 )
 
 // signals are what a life may wait for, beside its end; nil for never.
@@ -48,7 +48,7 @@ func (l *life) await(s signals) (reply, error) {
 	case <-l.ended:
 		return reply{}, errEOF
 	case err := <-l.conn.broken:
-		return reply{}, &fatal{writeFailure(err)}
+		return reply{}, &fatalError{writeFailure(err)}
 	}
 }
 
@@ -91,7 +91,7 @@ func (l *life) attend() error {
 // stays (MCP-3a).
 func (l *life) offer(g greeting, p *pacer) error {
 	o, err := l.list(g, l.launch.StartTimeout)
-	if _, over := errors.AsType[*fatal](err); over {
+	if _, over := errors.AsType[*fatalError](err); over {
 		return err
 	}
 	if err != nil {

@@ -36,6 +36,8 @@ type conn struct {
 	// idle gets a signal when the last call of a retired conn is over.
 	idle chan struct{}
 
+	m jsonrpc.Message // of the line at hand; the reader's
+
 	mu   sync.Mutex
 	asks map[string]chan<- reply // harness's own requests, by raw id
 	last uint64
@@ -80,20 +82,19 @@ func (c *conn) fail(err error) {
 	}
 }
 
-// refuse fails the calls of a batch that the writer did not take (MCP-6).
+// refuse fails the calls of a batch for which there was no room (MCP-6). Of a
+// batch that came too late the life's end takes care.
 func (c *conn) refuse(batch []byte, err error) {
-	deliver(c.board.refused(c, requestNumbers(batch), outage{state: Running, why: writeFailure(err)}))
+	if errors.Is(err, jsonrpc.ErrBacklog) {
+		o := outage{state: Running, why: "too much is waiting for it to read its input"}
+		deliver(c.board.refused(c, requestNumbers(batch), o))
+	}
 }
 
 // writeFailure words why a process takes no more.
 func writeFailure(err error) string {
-	switch {
-	case errors.Is(err, jsonrpc.ErrBacklog):
-		return "too much is waiting for it to read its input"
-	case errors.Is(err, jsonrpc.ErrStalled):
+	if errors.Is(err, jsonrpc.ErrStalled) {
 		return "did not read its input for " + stall.String()
-	case errors.Is(err, jsonrpc.ErrClosed):
-		return "the connection was closed"
 	}
 	return "cannot be written to: " + err.Error()
 }
@@ -137,17 +138,17 @@ func (c *conn) read(r *jsonrpc.Reader) error {
 	var owners flushes
 	for {
 		line, err := r.Next()
-		tooLong, isLong := errors.AsType[*jsonrpc.TooLong](err)
-		switch {
-		case isLong:
-			c.tooLong(tooLong)
-		case err != nil:
+		var owner jsonrpc.Owner
+		if tooLong, ok := errors.AsType[*jsonrpc.TooLong](err); ok {
+			owner = c.tooLong(tooLong)
+		} else if err != nil {
 			owners.flush()
 			return err
-		default:
-			if owner := c.line(line); owner != nil {
-				owners.add(owner)
-			}
+		} else {
+			owner = c.line(line)
+		}
+		if owner != nil {
+			owners.add(owner)
 		}
 		if !r.More() {
 			owners.flush()
@@ -157,22 +158,47 @@ func (c *conn) read(r *jsonrpc.Reader) error {
 
 // line acts on one line and returns whose flush is due.
 func (c *conn) line(line []byte) jsonrpc.Owner {
-	var m jsonrpc.Message
-	if err := jsonrpc.Peek(line, &m); err != nil {
-		c.noise("not JSON-RPC", line)
-		return nil
+	m := &c.m
+	if err := jsonrpc.Peek(line, m); err != nil {
+		return c.broke(line, err)
 	}
 	switch m.Kind() {
 	case jsonrpc.Response:
-		return c.response(line, &m)
+		return c.response(line, m)
 	case jsonrpc.Notification:
-		return c.notification(line, &m)
+		return c.notification(line, m)
 	case jsonrpc.Request:
-		c.request(line, &m)
+		c.request(line, m)
 	default:
 		c.noise("not JSON-RPC", line)
 	}
 	return nil
+}
+
+// broke acts on a line that is no message. If it was to be the answer to a
+// call, that call will get no other.
+func (c *conn) broke(line []byte, err error) jsonrpc.Owner {
+	if errors.Is(err, jsonrpc.ErrEmpty) {
+		return nil
+	}
+	c.noise("not JSON-RPC", line)
+	n, ok := number(c.m.ID.In(line))
+	if !ok || c.m.Method.Present() {
+		return nil
+	}
+	return c.spoil(n, callError(wire.OperationFailed, c.board.key, Running,
+		"the answer of upstream "+c.board.key+" is no valid message: "+err.Error()))
+}
+
+// spoil fails the call number n, whose answer cannot be passed on.
+func (c *conn) spoil(n uint64, e *wire.Error) jsonrpc.Owner {
+	call, _ := c.board.answered(c, n)
+	if call == nil {
+		return nil
+	}
+	owner := call.Owner
+	owner.Fail(call, e)
+	return owner
 }
 
 func (c *conn) response(line []byte, m *jsonrpc.Message) jsonrpc.Owner {
@@ -224,19 +250,14 @@ func (c *conn) request(line []byte, m *jsonrpc.Message) {
 func (c *conn) write(line []byte) { _, _ = c.out.Write(append(line, '\n')) }
 
 // tooLong fails the one call whose answer is over the limit (MCP-3).
-func (c *conn) tooLong(t *jsonrpc.TooLong) {
+func (c *conn) tooLong(t *jsonrpc.TooLong) jsonrpc.Owner {
 	n, ok := number(t.ID)
 	if !ok || !t.Response {
 		c.noise("a message over max_message was dropped", nil)
-		return
+		return nil
 	}
-	call, _ := c.board.answered(c, n)
-	if call == nil {
-		return
-	}
-	key := c.board.key
-	deliver([]failure{{call, callError(wire.MessageTooLarge, key, Running,
-		"the answer of upstream "+key+" is longer than [server] max_message allows")}})
+	return c.spoil(n, callError(wire.MessageTooLarge, c.board.key, Running,
+		"the answer of upstream "+c.board.key+" is longer than [server] max_message allows"))
 }
 
 // ask sends a request of harness's own; the answer, if one comes, goes to the

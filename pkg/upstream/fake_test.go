@@ -234,6 +234,8 @@ func (f *faker) call(r request) {
 	case "half-die":
 		f.print(`{"jsonrpc":"2.0","id":` + string(r.ID) + `,"result":{}}`)
 		f.exit(3)
+	case "broken":
+		f.print(`{"jsonrpc":"2.0","id":` + string(r.ID) + `,"result":{"a":[1}` + "\n")
 	case "close":
 		f.out.(io.Closer).Close()
 	case "heir":

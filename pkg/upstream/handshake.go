@@ -130,7 +130,7 @@ func (l *life) list(g greeting, timeout time.Duration) (*Offer, error) {
 			return newOffer(list.tools, g.instructions), nil
 		case seen[string(p.next)]:
 			return nil, errors.New("tools/list: a cursor came twice")
-		case size > l.limits.maxMessage:
+		case size > l.maxMessage:
 			return nil, errors.New("tools/list: the pages together are longer than max_message")
 		}
 		seen[string(p.next)] = true

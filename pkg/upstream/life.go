@@ -12,26 +12,26 @@ import (
 )
 
 const (
-	// exitAfterEOF is how long a process may take to exit after the end of its
-	// stdout; what can answer nothing any more is ended after that.
-	exitAfterEOF = 500 * time.Millisecond
+	// exitSoon is how long a process may take to exit once it cannot be read
+	// from or written to any more; then it is ended.
+	exitSoon = 500 * time.Millisecond
 	// lastWords is how long the end of a process's stderr is waited for once
 	// nothing of the process is left.
 	lastWords = time.Second
 )
 
-// fatal is why nothing more can come of a life.
-type fatal struct{ why string }
+// fatalError is why nothing more can come of a life.
+type fatalError struct{ why string }
 
-func (f *fatal) Error() string { return f.why }
+func (f *fatalError) Error() string { return f.why }
 
 // life is one process from its start until nothing is left of it. Its
 // goroutine runs run; the process's stdout and stderr have one each.
 type life struct {
-	unit   *Unit
-	id     lifeID
-	launch config.Launch
-	limits limits
+	unit       *Unit
+	id         lifeID
+	launch     config.Launch
+	maxMessage int64
 
 	// The life's own goroutine sets these, and others read them only where
 	// the unit's lock was in between.
@@ -50,9 +50,9 @@ type life struct {
 	until   time.Time // when calls under way have had their time
 }
 
-func newLife(u *Unit, s spawn, lim limits) *life {
+func newLife(u *Unit, s spawn, maxMessage int64) *life {
 	return &life{
-		unit: u, id: s.id, launch: s.launch, limits: lim,
+		unit: u, id: s.id, launch: s.launch, maxMessage: maxMessage,
 		ended: make(chan struct{}), quiet: make(chan struct{}), orders: make(chan struct{}, 1),
 	}
 }
@@ -114,7 +114,7 @@ func (l *life) spawn() error {
 		return err
 	}
 	l.unit.spawned(l.id, l.child.PID())
-	l.conn = newConn(l.unit.board, l.child.Stdin(), 2*l.limits.maxMessage, l.unit.journal.noise)
+	l.conn = newConn(l.unit.board, l.child.Stdin(), 2*l.maxMessage, l.unit.journal.noise)
 	l.stdout = &tail{src: l.child.Stdout()}
 	l.unit.group.Go(l.readStdout)
 	l.unit.group.Go(l.readStderr)
@@ -132,7 +132,7 @@ func (l *life) readStdout() {
 		}
 	}()
 	// Why stdout ended is of no interest beside how the process did.
-	_ = l.conn.read(jsonrpc.NewReader(l.stdout, readBuffer, l.limits.maxMessage))
+	_ = l.conn.read(jsonrpc.NewReader(l.stdout, readBuffer, l.maxMessage))
 }
 
 func (l *life) readStderr() {
@@ -144,8 +144,11 @@ func (l *life) readStderr() {
 // gone, or of no use. Answers that are in the pipe are still delivered, then
 // the unit decides what follows, and the calls left over are told (LIF-6).
 func (l *life) crash(err error) {
-	gone := errors.Is(err, errExited) || errors.Is(err, errEOF) && l.exits(exitAfterEOF)
-	reason, grace := err.Error(), l.limits.stopGrace
+	// Where it cannot be read from or written to it is about to exit, and how
+	// it does is what callers should be told.
+	_, over := errors.AsType[*fatalError](err)
+	gone := over && l.exits(exitSoon)
+	reason, grace := err.Error(), l.unit.stopGrace()
 	if gone {
 		l.exhaust()
 		reason = exitReason(l.child.Exit())
@@ -176,8 +179,8 @@ func (l *life) exits(limit time.Duration) bool {
 // leave ends a life that was asked to end: after its last call, or when the
 // time for that is over (HOT-4).
 func (l *life) leave() {
-	why := "was stopped before it answered"
-	if err := l.drain(); errors.Is(err, errExited) || errors.Is(err, errEOF) && l.exits(exitAfterEOF) {
+	why := "its process was stopped before it answered"
+	if err := l.drain(); err != nil && l.exits(exitSoon) {
 		l.exhaust()
 		why = exitReason(l.child.Exit())
 	} else if err != nil {
@@ -185,7 +188,7 @@ func (l *life) leave() {
 	}
 	deliver(l.unit.board.cutAll(l.conn, l.unit.outage(why)))
 	l.conn.out.Close()
-	l.child.Stop(l.limits.stopGrace)
+	l.child.Stop(l.unit.stopGrace())
 }
 
 // drain waits until no call is under way, nil, or the time for it is over,

@@ -264,8 +264,14 @@ func (m *machine) spawned(id lifeID, pid int) {
 
 // cameUp notes that initialize was answered.
 func (m *machine) cameUp(id lifeID, now time.Time) {
-	if s := m.seatOf(id); s != nil {
-		s.cameUp(now)
+	s := m.seatOf(id)
+	if s == nil {
+		return
+	}
+	s.cameUp(now)
+	if s == m.next {
+		m.emit(tell{"the changed definition has answered initialize"})
+	} else {
 		m.emit(tell{"initialize was answered"})
 	}
 }

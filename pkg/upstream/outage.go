@@ -21,7 +21,8 @@ func (o outage) err(key string, now time.Time) *wire.Error {
 		message += ": " + o.why
 	}
 	e := &wire.Error{Code: wire.UpstreamUnavailable, Message: message, Upstream: key, State: string(o.state)}
-	if !o.retryAt.IsZero() {
+	// What starts is being tried at this moment.
+	if !o.retryAt.IsZero() || o.state == Starting {
 		ms := max(0, o.retryAt.Sub(now).Milliseconds())
 		e.RetryIn = &ms
 	}

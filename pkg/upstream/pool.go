@@ -17,7 +17,7 @@ import (
 )
 
 // Options is what a [Pool] needs from outside. All functions may be called by
-// any goroutine and must not block.
+// any goroutine; they must neither block nor call the pool.
 type Options struct {
 	// Host starts the processes.
 	Host *proc.Host

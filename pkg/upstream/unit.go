@@ -145,6 +145,13 @@ func (u *Unit) outage(why string) outage {
 	return outage{s.State, s.NextRetry, why}
 }
 
+// stopGrace is how long the ladder of LIF-3 takes at most, now.
+func (u *Unit) stopGrace() time.Duration {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.m.limits.stopGrace
+}
+
 // The results of a life.
 
 func (u *Unit) spawned(id lifeID, pid int) {
@@ -275,8 +282,8 @@ func (u *Unit) do(e effect) {
 // bear starts a life, unless the daemon ends.
 func (u *Unit) bear(e spawn) {
 	u.mu.Lock()
-	closing, limits := u.m.closing, u.m.limits
-	l := newLife(u, e, limits)
+	closing := u.m.closing
+	l := newLife(u, e, u.m.limits.maxMessage)
 	if !closing {
 		u.lives[e.id] = l
 	}

@@ -1,6 +1,8 @@
 package upstream
 
 import (
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -8,6 +10,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"harness/pkg/jsonrpc"
 )
 
 // inBubble runs a test with processes in memory and time that passes by
@@ -151,6 +155,22 @@ func TestRelay_FailsOneAnswerOverTheLimitAlone(t *testing.T) {
 		}
 		if got := fits.wait(t); len(got) < 3000000 {
 			t.Errorf("within the limit: %.100s", got)
+		}
+		a.once(t)
+	})
+}
+
+func TestRelay_FailsACallWhoseAnswerIsTorn(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		u, a := r.start(script{}), newAgent()
+		held := a.call(u, "hold", "{}")
+		torn := a.call(u, "broken", "{}")
+		if torn.wait(t); torn.err == nil || torn.err.Code != "operation_failed" {
+			t.Errorf("told: %s", torn.text)
+		}
+		a.call(u, "release", "{}").wait(t)
+		if got := held.wait(t); !strings.Contains(got, "held") {
+			t.Errorf("its neighbour: %s", got)
 		}
 		a.once(t)
 	})
@@ -349,7 +369,7 @@ func TestPool_ReplacesOneAfterTheOther(t *testing.T) {
 		if got := short.wait(t); !strings.Contains(got, "slept") {
 			t.Errorf("a short call: %s", got)
 		}
-		if got := held.wait(t); time.Since(begun) != 5*time.Second || !strings.Contains(got, "stopped before it answered") {
+		if got := held.wait(t); time.Since(begun) != 5*time.Second || !strings.Contains(got, "its process was stopped before it answered") {
 			t.Errorf("a long call after %s: %s", time.Since(begun), got)
 		}
 		if got := waits.wait(t); !strings.Contains(got, "result") {
@@ -678,6 +698,127 @@ func TestPool_TellsWhatHappens(t *testing.T) {
 		}
 		if diff := cmp.Diff(want, r.messages()); diff != "" {
 			t.Error(diff)
+		}
+	})
+}
+
+// TestUnit_SurvivesABugInWhoeverHearsOfACall holds a life to its promise that
+// a panic under it costs one process and not the daemon.
+func TestUnit_SurvivesABugInWhoeverHearsOfACall(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		u, a := r.start(script{}), newAgent()
+		held := a.call(u, "hold", "{}")
+		buggy := newAgent()
+		buggy.calls = nil // settle will meet a nil outcome
+		line := []byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo"}}`)
+		var m jsonrpc.Message
+		if err := jsonrpc.Peek(line, &m); err != nil {
+			t.Fatal(err)
+		}
+		if e := u.Relay(jsonrpc.NewCall(buggy, []byte("1"), nil), line, &m, &buggy.batch); e != nil {
+			t.Fatal(e)
+		}
+		buggy.batch.Flush()
+		if got := held.wait(t); !strings.Contains(got, "internal error") && !strings.Contains(got, "closed its output") {
+			t.Errorf("a neighbour was told: %s", got)
+		}
+		time.Sleep(time.Minute)
+		if s := r.status("up"); s.State != Running || s.PID != 2 {
+			t.Errorf("status: %+v", s)
+		}
+		a.once(t)
+	})
+}
+
+func TestUnit_EndsALifeThatPanics(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.start(script{})
+		read := r.pool.opt.ReadFile
+		r.pool.opt.ReadFile = func(string) ([]byte, error) { panic("bug") }
+		l := r.launch("bad", script{})
+		l.EnvFile = "/x"
+		r.pool.Start(l, 1)
+		synctest.Wait()
+		if s := r.status("bad"); s.State != Restarting || !strings.Contains(s.Error, "internal error") {
+			t.Errorf("bad: %+v", s)
+		}
+		if s := r.status("up"); s.State != Running {
+			t.Errorf("up: %+v", s)
+		}
+		r.pool.opt.ReadFile = read
+		r.pool.Stop("bad")
+		synctest.Wait()
+		if got := len(r.pool.Snapshot()); got != 1 {
+			t.Errorf("%d upstreams are left", got)
+		}
+	})
+}
+
+func TestPool_AppliesLiveKeysInPlace(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		u, a := r.start(script{}), newAgent()
+		l := r.launch("up", script{})
+		l.CallTimeout, l.Description = time.Second, "new"
+		r.pool.Update(l)
+		if got := a.call(u, "hold", "{}").wait(t); !strings.Contains(got, "[timeout]") {
+			t.Errorf("told: %s", got)
+		}
+		if s := r.status("up"); s.PID != 1 || s.Launch.Description != "new" {
+			t.Errorf("status: %+v", s)
+		}
+		r.pool.Update(r.launch("nobody", script{}))
+		r.pool.Promote()
+		if got := len(r.pool.Snapshot()); got != 1 {
+			t.Errorf("%d upstreams", got)
+		}
+	})
+}
+
+func TestPool_ReplacesWhenStartedWithAnotherDefinition(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.start(script{})
+		r.pool.Start(r.launch("up", script{Tools: []string{"new"}}), 2)
+		synctest.Wait()
+		if s := r.status("up"); s.PID != 2 || s.Nonce != 2 || tools(s.Offer) != "echo new" {
+			t.Errorf("status: %+v", s)
+		}
+		r.pool.Start(r.launch("up", script{Tools: []string{"new"}}), 2)
+		synctest.Wait()
+		if s := r.status("up"); s.PID != 2 {
+			t.Errorf("the same again: %+v", s)
+		}
+		r.pool.Start(r.launch("up", script{Tools: []string{"new"}}), 3)
+		synctest.Wait()
+		if s := r.status("up"); s.PID != 3 || s.Restarts != 0 {
+			t.Errorf("a manual restart: %+v", s)
+		}
+	})
+}
+
+func TestPool_StartsWithoutAKeptListThatIsTorn(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		path := r.pool.manifests.path("up")
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(`{"schema":`), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r.start(script{})
+		if s := r.status("up"); s.State != Running || s.Offer.Kept {
+			t.Errorf("status: %+v", s)
+		}
+		if _, err := os.Stat(path + ".bad"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestPool_WarnsOfOddToolsAndOffersTheRest(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.start(script{Tools: []string{"echo", "echo", "echo", "echo", "echo", "echo", "echo", "b"}})
+		if got := tools(r.status("up").Offer); got != "echo b" {
+			t.Errorf("offer: %s", got)
 		}
 	})
 }
