@@ -1,6 +1,7 @@
 package proc
 
 import (
+	"maps"
 	"os"
 	"slices"
 	"syscall"
@@ -67,21 +68,28 @@ func (h *Host) scan() {
 		h.log.Warn("cannot read the process table", "error", err)
 		return
 	}
-	v := &view{self: h.self, table: table, adopted: readAdopted(), pipes: readPipes}
+	h.absorb(&view{self: h.self, table: table, adopted: readAdopted(), pipes: readPipes}, over)
+}
 
+// absorb takes in one view. over are the groups whose child had exited before
+// it was taken.
+func (h *Host) absorb(v *view, over map[*Proc]bool) {
 	h.mu.Lock()
-	groups := h.groups()
-	owner, lost := v.attribute(groups)
-	h.remember(groups, v.table, owner)
-	h.place(groups, v.table, lost)
+	defer h.mu.Unlock()
 	for _, pid := range h.zombies(v) {
 		reapOrphan(pid)
 	}
-	if h.forking == 0 {
+	groups := h.groups()
+	owner, lost := v.attribute(groups)
+	h.remember(groups, v.table, owner)
+	lost = h.suspects(v, lost)
+	// While a fork is under way its group is not among groups, so an orphan
+	// may be of a group that is not there yet. The next look decides.
+	if len(lost) == 0 || h.forking == 0 {
+		h.place(groups, lost)
 		h.release(over)
 	}
 	h.noteStale()
-	h.mu.Unlock()
 }
 
 // exitedGroups returns the groups whose child had exited before the table is
@@ -129,23 +137,22 @@ func (h *Host) remember(groups []*group, t table, owner map[int]*group) {
 	}
 }
 
+// suspects returns those of lost that can descend from what was started here,
+// and forgets strays that died.
+func (h *Host) suspects(v *view, lost []entry) []entry {
+	maps.DeleteFunc(h.strays, func(id ident, _ *stray) bool { return !v.table.lives(id) })
+	if h.self.PID == 1 {
+		return nil // init is given orphans that never descended from it
+	}
+	return slices.DeleteFunc(lost, func(e entry) bool {
+		return h.since == 0 || e.Start < h.since || v.foreign(e)
+	})
+}
+
 // place gives each orphan of unknown origin to the one group it can have come
 // from, or keeps it as a stray as long as there are several.
-func (h *Host) place(groups []*group, t table, lost []entry) {
-	for id := range h.strays {
-		if !t.lives(id) {
-			delete(h.strays, id)
-		}
-	}
-	// As init we are given orphans that never descended from us. While a fork
-	// is under way, its group is not among groups.
-	if h.self.PID == 1 || h.forking > 0 {
-		return
-	}
+func (h *Host) place(groups []*group, lost []entry) {
 	for _, e := range lost {
-		if h.since == 0 || e.Start < h.since {
-			continue // older than all that was ever started here
-		}
 		s := h.strays[e.ident]
 		if s == nil {
 			s = &stray{maybe: bornSince(groups, e)}

@@ -5,15 +5,6 @@ import (
 	"syscall"
 )
 
-// The wanted capacities of the pipes. A child that can put a whole answer into
-// its pipe does not have to wait for its reader in the middle of it. Standard
-// error is drained at full speed and keeps the capacity it has.
-var pipeSizes = [3][]int{
-	{256 << 10},
-	{1 << 20, 256 << 10},
-	nil,
-}
-
 // pipeRoom bounds what a Host adds to its pipes in bytes. The kernel counts
 // pipes per user (pipe-user-pages-soft, 64 MiB): past that, every new pipe of
 // the user, in any program, gets one page.
@@ -77,9 +68,11 @@ func (p *pipes) files() []uintptr {
 }
 
 // widen enlarges the pipes as far as room and the kernel allow, and returns
-// how many bytes of room that took.
+// how many bytes of room that took. A child that can put a whole answer into
+// its pipe does not have to wait for its reader in the middle of it. Standard
+// error is drained at full speed and keeps the capacity it has.
 func (p *pipes) widen(room int) (took int) {
-	for i, sizes := range pipeSizes {
+	for i, sizes := range [...][]int{{256 << 10}, {1 << 20, 256 << 10}} {
 		for _, size := range sizes {
 			if size <= room-took && setPipeSize(p.ours[i], size) {
 				took += size

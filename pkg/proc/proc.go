@@ -127,19 +127,29 @@ func (p *Proc) endsWithin(d time.Duration) bool {
 
 // signal sends sig to the group and to the descendants that left it.
 func (p *Proc) signal(sig syscall.Signal) {
+	if p.isGone() {
+		return
+	}
 	p.host.look()
 	p.host.mu.Lock()
 	defer p.host.mu.Unlock() // p is not reaped meanwhile, so its number is its own
-	select {
-	case <-p.gone:
+	if p.isGone() {
 		return
-	default:
 	}
 	signalGroup(p.PID(), sig)
 	for id, m := range p.group.members {
 		if m.group != p.PID() {
 			signalProcess(id, sig)
 		}
+	}
+}
+
+func (p *Proc) isGone() bool {
+	select {
+	case <-p.gone:
+		return true
+	default:
+		return false
 	}
 }
 

@@ -39,8 +39,9 @@ type view struct {
 // of four proofs:
 //
 //   - it was seen to descend from it before;
-//   - it is in the group's session: a session is entered by birth only, and
-//     the leader, alive or kept as a zombie, holds its number;
+//   - it is in the group's session, or in one made by a descendant: a session
+//     is entered by birth only, and its leader, alive or kept as a zombie,
+//     holds its number;
 //   - its parent belongs to it;
 //   - it is an orphan that holds one of the group's pipes.
 //
@@ -66,6 +67,13 @@ func (v *view) attribute(groups []*group) (owner map[int]*group, lost []entry) {
 	return a.owner, a.lost
 }
 
+// foreign says whether e is in the session of a child of this process that is
+// no orphan: somebody else started that one, and e descends from it.
+func (v *view) foreign(e entry) bool {
+	leader, ok := v.table[e.session]
+	return ok && leader.PID != e.PID && leader.parent == v.self.PID && !slices.Contains(v.adopted, leader.PID)
+}
+
 type attribution struct {
 	*view
 	owner      map[int]*group // nil: asked and found to be nobody's
@@ -87,6 +95,9 @@ func (a *attribution) resolve(pid int) *group {
 	g := a.remembered[e.ident]
 	if g == nil {
 		g = a.sessions[e.session]
+	}
+	if g == nil && e.session != pid {
+		g = a.resolve(e.session) // while it lives, the one who made the session
 	}
 	if g == nil {
 		g = a.resolve(e.parent)

@@ -128,6 +128,14 @@ func TestAttribute_FindsWhoseIsWhat(t *testing.T) {
 			want:      map[int]int{22: 30, 23: 30},
 		},
 		{
+			name:      "an orphan in the session of another that holds a pipe",
+			processes: []string{"22 10 22", "23 10 22", "24 10 24"},
+			adopted:   []int{22, 23, 24},
+			pipes:     map[int][]uint64{22: {203}},
+			want:      map[int]int{22: 20, 23: 20},
+			lost:      []int{24},
+		},
+		{
 			name:      "an orphan of which nothing is known",
 			processes: []string{"22 10 21", "23 22 21"},
 			adopted:   []int{22},
