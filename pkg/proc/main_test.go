@@ -25,6 +25,7 @@ func TestMain(m *testing.M) {
 		play(os.Args[2], os.Args[3:])
 		os.Exit(0)
 	}
+	os.Setenv("GORACE", "atexit_sleep_ms=0") // helpers are not to linger at their exit
 	goleak.VerifyTestMain(m)
 }
 
