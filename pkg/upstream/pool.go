@@ -165,7 +165,9 @@ func (p *Pool) Kick(key string, nonce uint64) {
 	p.change(key, func(m *machine, _ time.Time) { m.kick(nonce) })
 }
 
-// SetLimits puts [server] in force for everything that begins from now on.
+// SetLimits puts [server] in force for everything that begins from now on:
+// max_message for the processes started, stop_grace and drain for those that
+// are stopped.
 func (p *Pool) SetLimits(s config.Server) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -200,6 +202,15 @@ func (p *Pool) Snapshot() []Status {
 		list[i] = *u.view.Load()
 	}
 	return list
+}
+
+// Status describes the upstream key, if there is one.
+func (p *Pool) Status(key string) (Status, bool) {
+	u := p.Unit(key)
+	if u == nil {
+		return Status{}, false
+	}
+	return *u.view.Load(), true
 }
 
 // Unit returns the upstream key, or nil. It stays valid after a Stop, and then

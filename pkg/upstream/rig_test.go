@@ -107,12 +107,8 @@ func (r *rig) launch(key string, s script) config.Launch {
 
 // status returns the upstream key's status, or the zero value.
 func (r *rig) status(key string) Status {
-	for _, s := range r.pool.Snapshot() {
-		if s.Key == key {
-			return s
-		}
-	}
-	return Status{}
+	s, _ := r.pool.Status(key)
+	return s
 }
 
 // log returns the upstream's log file.
