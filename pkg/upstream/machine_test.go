@@ -95,6 +95,7 @@ func promote(m *machine)                     { m.promote() }
 func answers(id lifeID) func(*machine) {
 	return func(m *machine) { m.cameUp(id, time.Unix(1000, 0)) }
 }
+
 func lists(id lifeID) func(*machine) {
 	return func(m *machine) { m.listing(id, offerOf("a"), "") }
 }

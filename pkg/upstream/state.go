@@ -96,3 +96,42 @@ func withLiveKeys(spawn, l config.Launch) config.Launch {
 	s.Workdir, s.Isolation = spawn.Workdir, spawn.Isolation
 	return s
 }
+
+// route is the life that calls go to, 0 for none, and whether they wait for
+// one: for a first start that has not failed yet, and nothing else (LIF-6).
+func (m *machine) route() (id lifeID, wait bool) {
+	switch {
+	case !m.enabled || m.closing:
+		return 0, false
+	case m.main.serves():
+		return m.main.life, false
+	}
+	next := m.next != nil && (m.next.fresh || m.next.serves() && !m.next.answered)
+	return 0, m.main.fresh || next
+}
+
+// state is the unit's state as LIF-1 names it.
+func (m *machine) state() State {
+	if m.enabled && !m.closing {
+		return m.main.state()
+	}
+	if len(m.lives) == 0 {
+		return Stopped
+	}
+	return Stopping
+}
+
+// status describes the unit. What it points to is never changed.
+func (m *machine) status() Status {
+	s := Status{
+		Key: m.main.launch.Key, Launch: m.main.launch, Nonce: m.nonce, State: m.state(), Enabled: m.enabled,
+		PID: m.main.pid, Restarts: max(0, m.main.spawns-1), Error: m.main.err, NextRetry: m.main.nextRetry(),
+		Instances: len(m.lives), Offer: m.main.offer, Answered: m.main.answered || m.main.idle,
+	}
+	if m.next != nil {
+		pending := m.next.launch
+		s.Pending, s.PendingReady, s.PendingErr = &pending, m.next.ready(), m.next.err
+		s.Answered = m.next.answered
+	}
+	return s
+}
