@@ -23,4 +23,9 @@
 //
 // The digest of a desired state is written by reflection instead: there a field
 // that was forgotten could not be found by comparing, so none can be forgotten.
+//
+// Plans that overtake each other are published together: between the two the
+// loop could only show half of one or of the other. How long they can put each
+// other off is bounded. A pass plans from what runs, not from what it remembers
+// to have done, so the loop can be started again wherever it met a panic.
 package reconcile

@@ -13,14 +13,17 @@ const sessionStall = 30 * time.Second
 
 // limits hands the settings in force to those who ask for them later.
 type limits struct {
-	mu     sync.Mutex
-	server config.Server
+	mu      sync.Mutex
+	server  config.Server
+	longest time.Duration // stop_grace that was ever in force
 }
+
+func newLimits(s config.Server) *limits { return &limits{server: s, longest: s.StopGrace} }
 
 func (l *limits) set(s config.Server) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.server = s
+	l.server, l.longest = s, max(l.longest, s.StopGrace)
 }
 
 // session returns the bounds of a session that begins now.
@@ -34,4 +37,12 @@ func (l *limits) stopGrace() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.server.StopGrace
+}
+
+// longestStop bounds the stop of anything: a process stops by the stop_grace
+// it was started under.
+func (l *limits) longestStop() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.longest
 }

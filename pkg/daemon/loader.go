@@ -4,11 +4,10 @@ import (
 	"bytes"
 	"context"
 	"crypto/hmac"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"maps"
 	"os"
@@ -23,100 +22,129 @@ import (
 	"harness/watch"
 )
 
+// longestSettle bounds the wait for files that are being written (HOT-2).
+const longestSettle = 500 * time.Millisecond
+
+// follower is the watcher as the loader uses it.
+type follower interface {
+	Set(items []watch.Item)
+	Seen(path string) (digest [sha256.Size]byte, ok bool)
+}
+
 // loader reads every file that shapes the running state, and has the watcher
 // follow them. It belongs to the reconciler's goroutine.
 type loader struct {
-	path    string // of the global file
+	path    string // of the global file, absolute
 	env     config.Env
-	state   *stateDir
-	watcher *watch.Watcher
-	log     *slog.Logger
 	prompts prompt.FS
+	watcher follower
+	save    func(name string, v any) // keeps a state file
+	log     *slog.Logger
 	// key makes the digest of an env_file useless to whoever sees it (CFG-5).
 	key []byte
 
-	first   bool
-	settle  time.Duration
-	good    []byte // last good text, nil when there is none
-	next    []byte // text of the last load when it validated: good once in force
-	served  map[string]*prompt.Prompt
-	digests map[string][sha256.Size]byte // what this load has read, for the watcher
+	good   []byte         // last good text, nil when there was none
+	base   *config.Config // of good; nil also where good does not validate any more
+	served map[string]*prompt.Prompt
+
+	last     *reading                  // of the last load
+	versions map[string]*prompt.Prompt // served as of then
+	adopted  *reading                  // of the last adopt, nil before the first
+	items    []watch.Item              // as given to the watcher
 }
 
-// longestSettle bounds the wait for a file that is being written (HOT-2).
-const longestSettle = 500 * time.Millisecond
-
-func (l *loader) load(ctx context.Context) reconcile.Loaded {
-	l.digests = map[string][sha256.Size]byte{}
-	cfg, loaded := l.config(ctx)
-	launches := make(map[string]config.Launch, len(cfg.Upstreams))
-	for key, def := range cfg.Upstreams {
-		launches[key] = l.launch(ctx, def)
+// newLoader returns a loader that goes on from the last good text that an
+// earlier daemon kept, which is nil for none (CFG-3).
+func newLoader(path string, good []byte, env config.Env, watcher follower, save func(string, any), log *slog.Logger) *loader {
+	l := &loader{
+		path: path, env: env, prompts: prompt.OSFS{}, watcher: watcher, save: save, log: log,
+		key: make([]byte, sha256.Size), good: good,
 	}
-	prompts, warnings := l.collect(cfg.PromptPaths)
+	// crypto/rand.Read never fails.
+	_, _ = rand.Read(l.key)
+	if good == nil {
+		return l
+	}
+	base, _, faults := config.Load(l.source(good), env)
+	for _, f := range faults {
+		log.Warn("the last good config is not valid any more", "fault", f.String())
+	}
+	l.base = base
+	return l
+}
+
+// load reads the files. Nothing of it counts before adopt, not even for the
+// next load.
+func (l *loader) load(ctx context.Context) reconcile.Loaded {
+	r := l.agreed(ctx)
+	l.last = r
+	loaded := reconcile.Loaded{Faults: r.faults, Warnings: r.warnings}
+	if r.known {
+		loaded.File = reconcile.EnabledIn(r.cfg)
+	}
+	if warning, wide := l.wideOpen(); wide {
+		loaded.Warnings = append(loaded.Warnings, warning)
+	}
+	prompts, warnings := l.collect(r)
 	loaded.Warnings = append(loaded.Warnings, warnings...)
-	loaded.Desired = reconcile.NewDesired(cfg, launches, prompts)
-	loaded.File = reconcile.EnabledIn(cfg)
-	l.settle, l.first = cfg.Server.Settle, false
-	l.watcher.Set(l.items(cfg))
+	loaded.Desired = reconcile.NewDesired(r.cfg, l.launches(r), prompts)
 	return loaded
 }
 
-// config returns the configuration to follow: the file's where it validates,
-// else that of the last good text (CFG-2), else an empty one.
-func (l *loader) config(ctx context.Context) (*config.Config, reconcile.Loaded) {
-	var loaded reconcile.Loaded
-	text, err := l.stable(ctx, l.path)
-	cfg, warnings, faults := l.parse(text, err)
-	loaded.Warnings = append(loaded.Warnings, warnings...)
-	if len(faults) == 0 {
-		l.next = text
-		if warning, wide := l.wideOpen(); wide {
-			loaded.Warnings = append(loaded.Warnings, warning)
+// adopt makes the last load the one that counts: its text is the last good one
+// if it was accepted, in memory and on disk (CFG-3), its prompts are what
+// stays when one breaks (PRM-4), and its files are followed.
+func (l *loader) adopt() {
+	r := l.last
+	if r.accepted {
+		if l.good == nil || !bytes.Equal(l.good, r.text) {
+			l.save(lastGoodName(l.path), newLastGood(l.path, r.text))
 		}
-		return cfg, loaded
+		l.good, l.base = r.text, r.cfg
 	}
-	l.next = nil
-	loaded.Faults = faults
-	if l.good != nil {
-		old, _, oldFaults := config.Load(config.Source{Path: l.path, Data: l.good, Kind: config.Global}, l.env)
-		if len(oldFaults) == 0 {
-			return old, loaded
-		}
-		l.log.Warn("last good config is not valid any more", "file", l.path, "faults", len(oldFaults))
-	}
-	empty, _, _ := config.Load(config.Source{Path: l.path, Kind: config.Global}, l.env)
-	return empty, loaded
+	l.served, l.adopted = l.versions, r
+	l.follow(r)
 }
 
-// parse validates text, or says why there is none. A file that is missing or
-// empty is no empty fleet once there was a good one (CFG-2).
-func (l *loader) parse(text []byte, err error) (*config.Config, config.Warnings, config.Faults) {
-	at := func(message string) config.Faults {
-		return config.Faults{{File: l.path, Line: 1, Message: message}}
+// agreed returns a reading that can be relied on: the watcher has settled on
+// the same, or another one, after the time that files have to be quiet,
+// finds the same (HOT-2). At the start there is nobody to ask and no time to
+// lose; what differs from that reading is signalled by the watcher.
+func (l *loader) agreed(ctx context.Context) *reading {
+	r := l.read()
+	if l.adopted == nil {
+		return r
 	}
-	switch {
-	case errors.Is(err, fs.ErrNotExist) && l.good == nil:
-		return nil, nil, at("no such file; write one with `harness init`")
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, nil, at("the file is gone; the last good one stays in force")
-	case err != nil:
-		return nil, nil, at("not readable: " + bare(err).Error())
+	for deadline := time.Now().Add(longestSettle); !l.settledOn(r) && time.Now().Before(deadline); {
+		select {
+		case <-ctx.Done():
+			return r
+		case <-time.After(l.adopted.cfg.Server.Settle):
+		}
+		again := l.read()
+		if again.same(r) {
+			return again
+		}
+		r = again
 	}
-	cfg, warnings, faults := config.Load(config.Source{Path: l.path, Data: text, Kind: config.Global}, l.env)
-	if len(faults) == 0 && cfg.Empty && l.good != nil {
-		return nil, warnings, at("the file is empty; a comment in it means no servers, an empty file is taken for an accident")
-	}
-	return cfg, warnings, faults
+	return r
 }
 
-// bare takes the path off an error that will be shown beside it.
-func bare(err error) error {
-	var pathErr *fs.PathError
-	if errors.As(err, &pathErr) {
-		return pathErr.Err
+// settledOn reports whether the watcher has settled on what r found, also on
+// the absence of what was there before.
+func (l *loader) settledOn(r *reading) bool {
+	for path, digest := range r.digests {
+		if seen, ok := l.watcher.Seen(path); !ok || seen != digest {
+			return false
+		}
 	}
-	return err
+	for path := range l.adopted.digests {
+		_, here := r.digests[path]
+		if _, ok := l.watcher.Seen(path); !here && ok {
+			return false
+		}
+	}
+	return true
 }
 
 // wideOpen warns of a config that other users can write: it says what runs.
@@ -128,61 +156,42 @@ func (l *loader) wideOpen() (config.Fault, bool) {
 	return config.Fault{File: l.path, Line: 1, Message: fmt.Sprintf("the file can be written by other users (mode %04o); run chmod go-w on it", info.Mode().Perm())}, true
 }
 
-// stable reads a file that two reads agree on (HOT-2). Where the watcher has
-// settled on the same bytes, one read is the second one.
-func (l *loader) stable(ctx context.Context, path string) ([]byte, error) {
-	data, err := os.ReadFile(path)
-	if !l.first {
-		data, err = l.settled(ctx, path, data, err)
+// launches adds to each definition what the file system says about it now.
+func (l *loader) launches(r *reading) map[string]config.Launch {
+	all := make(map[string]config.Launch, len(r.cfg.Upstreams))
+	found := map[string]config.Launch{} // by command: many have the same
+	for key, def := range r.cfg.Upstreams {
+		program, done := found[def.Cmd]
+		if !done {
+			program = lookUp(def.Cmd)
+			found[def.Cmd] = program
+		}
+		launch := config.Launch{Upstream: def, Exe: program.Exe, ExeErr: program.ExeErr}
+		if def.EnvFile != "" {
+			launch.EnvDigest = l.envDigest(r, def.EnvFile)
+		}
+		all[key] = launch
 	}
-	if err == nil {
-		l.digests[path] = sha256.Sum256(data)
-	}
-	return data, err
+	return all
 }
 
-func (l *loader) settled(ctx context.Context, path string, data []byte, err error) ([]byte, error) {
-	if seen, ok := l.watcher.Seen(path); ok && err == nil && seen == sha256.Sum256(data) {
-		return data, nil
-	}
-	for deadline := time.Now().Add(longestSettle); time.Now().Before(deadline); {
-		select {
-		case <-ctx.Done():
-			return data, err
-		case <-time.After(l.settle):
-		}
-		again, againErr := os.ReadFile(path)
-		if bytes.Equal(data, again) && (err == nil) == (againErr == nil) {
-			return again, againErr
-		}
-		data, err = again, againErr
-	}
-	return data, err
-}
-
-// launch adds to a definition what the file system says about it now.
-func (l *loader) launch(ctx context.Context, def config.Upstream) config.Launch {
-	launch := config.Launch{Upstream: def}
-	exe, err := exec.LookPath(def.Cmd)
+// lookUp finds the program that cmd names in PATH, or says why there is none.
+func lookUp(cmd string) config.Launch {
+	exe, err := exec.LookPath(cmd)
 	switch {
-	case err != nil && filepath.Base(def.Cmd) == def.Cmd:
-		launch.ExeErr = fmt.Sprintf("executable not found: %q is not in PATH (%s)", def.Cmd, os.Getenv("PATH"))
+	case err != nil && filepath.Base(cmd) == cmd:
+		return config.Launch{ExeErr: fmt.Sprintf("executable not found: %q is not in PATH (%s)", cmd, os.Getenv("PATH"))}
 	case err != nil:
-		launch.ExeErr = fmt.Sprintf("executable not found: %v", err)
-	default:
-		launch.Exe = exe
+		return config.Launch{ExeErr: fmt.Sprintf("executable not found: %v", err)}
 	}
-	if def.EnvFile != "" {
-		launch.EnvDigest = l.envDigest(ctx, def.EnvFile)
-	}
-	return launch
+	return config.Launch{Exe: exe}
 }
 
 // envDigest tells one content of an env_file from another without telling the
 // content.
-func (l *loader) envDigest(ctx context.Context, path string) string {
-	data, err := l.stable(ctx, path)
-	if err != nil {
+func (l *loader) envDigest(r *reading, path string) string {
+	data, ok := r.envFiles[path]
+	if !ok {
 		return "unreadable"
 	}
 	mac := hmac.New(sha256.New, l.key)
@@ -190,20 +199,11 @@ func (l *loader) envDigest(ctx context.Context, path string) string {
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
-// collect reads the prompt directories. A file that does not parse is a
+// collect makes the prompts of what was read. A file that does not parse is a
 // warning, and its last good version stays (PRM-4).
-func (l *loader) collect(paths []string) ([]prompt.Prompt, []config.Fault) {
-	dirs := make([]prompt.Dir, len(paths))
-	for i, path := range paths {
-		dirs[i] = prompt.ReadDir(l.prompts, path, prompt.Global)
-		for _, e := range dirs[i].Entries {
-			if e.Err == nil {
-				l.digests[filepath.Join(path, e.Name)] = sha256.Sum256(e.Data)
-			}
-		}
-	}
-	found, faults, served := prompt.Collect(dirs, l.served)
-	l.served = served
+func (l *loader) collect(r *reading) ([]prompt.Prompt, []config.Fault) {
+	found, faults, versions := prompt.Collect(r.dirs, l.served)
+	l.versions = versions
 	prompts := make([]prompt.Prompt, len(found))
 	for i, p := range found {
 		prompts[i] = *p
@@ -215,46 +215,25 @@ func (l *loader) collect(paths []string) ([]prompt.Prompt, []config.Fault) {
 	return prompts, warnings
 }
 
-// items lists what to watch (HOT-1): the global file, and the env_files and
-// prompt directories of what is followed, each with what this load has read.
-func (l *loader) items(cfg *config.Config) []watch.Item {
-	known := func(path string) map[string][sha256.Size]byte {
-		own := map[string][sha256.Size]byte{}
-		if digest, ok := l.digests[path]; ok {
-			own[path] = digest
-		}
-		return own
-	}
-	items := []watch.Item{{Path: l.path, Known: known(l.path)}}
-	files := map[string]bool{}
-	for _, u := range cfg.Upstreams {
+// follow tells the watcher which files count (HOT-1), and what was read of
+// them. A set that is the same is not set again: the watcher would read it all.
+func (l *loader) follow(r *reading) {
+	items := []watch.Item{{Path: l.path, Known: r.digests}}
+	envFiles := map[string]bool{}
+	for _, u := range r.cfg.Upstreams {
 		if u.EnvFile != "" {
-			files[u.EnvFile] = true
+			envFiles[u.EnvFile] = true
 		}
 	}
-	for _, file := range slices.Sorted(maps.Keys(files)) {
-		items = append(items, watch.Item{Path: file, Known: known(file)})
+	for _, path := range slices.Sorted(maps.Keys(envFiles)) {
+		items = append(items, watch.Item{Path: path, Known: r.digests})
 	}
-	for _, dir := range cfg.PromptPaths {
-		own := map[string][sha256.Size]byte{}
-		for path, digest := range l.digests {
-			if filepath.Dir(path) == dir && prompt.Matches(filepath.Base(path)) {
-				own[path] = digest
-			}
-		}
-		items = append(items, watch.Item{Path: dir, Dir: true, Match: prompt.Matches, Known: own})
+	for _, path := range r.cfg.PromptPaths {
+		items = append(items, watch.Item{Path: path, Dir: true, Match: prompt.Matches, Known: r.digests})
 	}
-	return items
-}
-
-// keep makes the text of the last load the last good one, in memory and on
-// disk (CFG-3).
-func (l *loader) keep() {
-	if l.next == nil || (l.good != nil && bytes.Equal(l.good, l.next)) {
-		return
-	}
-	l.good = l.next
-	if err := l.state.saveLastGood(l.path, l.good); err != nil {
-		l.log.Error("last good config not saved", "error", err)
+	same := func(a, b watch.Item) bool { return a.Path == b.Path && a.Dir == b.Dir }
+	if !slices.EqualFunc(items, l.items, same) {
+		l.items = items
+		l.watcher.Set(items)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"os"
 	"slices"
@@ -25,10 +26,11 @@ var _ control.Ops = (*ops)(nil)
 // state of its own and is used by many goroutines.
 type ops struct {
 	loop    *reconcile.Loop
-	pool    *upstream.Pool
+	pool    upstreams
 	broker  *broker.Broker
 	watcher *watch.Watcher
 	limits  *limits
+	saved   func(context.Context) // waits for the state files
 	version string
 	config  string
 	logs    string // directory of the upstreams' logs
@@ -116,41 +118,42 @@ func (o *ops) Reload(ctx context.Context, req control.ReloadRequest) (*control.R
 		passed, err = o.loop.Reload(ctx, req.Wait())
 	}
 	if err != nil {
-		return nil, err
+		return nil, stopping(err)
 	}
 	s := passed.State
 	result := &control.ReloadResult{OK: s.OK, Generation: s.Generation, Errors: faults(s.Faults), Warnings: faults(s.Warnings)}
 	for _, step := range passed.Plan {
 		change := control.Change{Kind: string(step.Kind), Name: step.Name, Action: string(step.Op), Reason: step.Why}
 		if step.Kind == reconcile.KindUpstream && !req.DryRun {
-			o.outcome(step, &change, result)
+			line := s.Desired.Upstreams[step.Name].Launch.Line
+			if problem := o.outcome(step, &change); problem != "" {
+				result.Warnings = append(result.Warnings, control.Fault{
+					File: o.config, Line: control.OrNull(line), Key: control.OrNull(reconcile.UpstreamName(step.Name)), Message: problem,
+				})
+			}
 		}
 		result.Changed = append(result.Changed, change)
 	}
 	return result, nil
 }
 
-// outcome adds what became of an upstream's step by now. One that did not come
-// up is a warning: the file is in force all the same.
-func (o *ops) outcome(step reconcile.Step, change *control.Change, result *control.ReloadResult) {
-	s, ok := find(o.pool, step.Name)
-	if !ok {
+// outcome adds what became of an upstream's step by now, and returns why it
+// did not come up, if it did not: the file is in force all the same.
+func (o *ops) outcome(step reconcile.Step, change *control.Change) (problem string) {
+	s, there := find(o.pool, step.Name)
+	if !there {
 		change.State = control.OrNull(string(upstream.Stopped))
-		return
+		return ""
 	}
 	change.State = control.OrNull(string(s.State))
-	problem := s.Error
-	if s.Pending != nil {
-		problem = pendingText(s)
-		if step.Op == reconcile.OpSwap {
-			change.Action = string(reconcile.OpPending)
-		}
+	if s.Pending != nil && step.Op == reconcile.OpSwap {
+		change.Action = string(reconcile.OpPending)
+		return s.PendingErr
 	}
-	if problem != "" && s.State != upstream.Running || s.Pending != nil && s.PendingErr != "" {
-		result.Warnings = append(result.Warnings, control.Fault{
-			File: o.config, Line: control.OrNull(s.Launch.Line), Key: control.OrNull(reconcile.UpstreamName(step.Name)), Message: problem,
-		})
+	if s.State == upstream.Running || step.Op == reconcile.OpStop {
+		return ""
 	}
+	return s.Error
 }
 
 // Prompts implements [control.Ops].
@@ -180,11 +183,11 @@ func (o *ops) Logs(ctx context.Context, req control.LogsRequest, w io.Writer) er
 	if err != nil {
 		return err
 	}
-	path := upstream.LogPath(o.logs, key)
-	if err := tail(w, path, req.Lines); err != nil || !req.Follow {
-		return err
+	l := logFile{path: upstream.LogPath(o.logs, key)}
+	if !req.Follow {
+		return l.tail(w, req.Lines)
 	}
-	return follow(ctx, w, path)
+	return l.follow(ctx, w, req.Lines)
 }
 
 // upstreamOf returns the key behind a name on the command line, if there is
@@ -199,8 +202,8 @@ func (o *ops) upstreamOf(name string) (string, error) {
 		return "", &control.Problem{Code: wire.OperationFailed, Message: fmt.Sprintf("%s is a harness; this version runs upstreams only", name), Hint: "name an upstream as mcp.<key>"}
 	}
 	hint := "no upstream is declared; add a [mcp.<key>] table to " + o.config
-	if names := known(d); len(names) > 0 {
-		hint = "there are: " + strings.Join(names, ", ")
+	if names := slices.Sorted(maps.Keys(d.Upstreams)); len(names) > 0 {
+		hint = "there are: mcp." + strings.Join(names, ", mcp.")
 	}
 	return "", &control.Problem{Code: wire.UnknownHarness, Message: fmt.Sprintf("nothing is named %q", name), Hint: hint}
 }

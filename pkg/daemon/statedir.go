@@ -13,6 +13,8 @@ import (
 	"syscall"
 
 	"github.com/google/renameio/v2"
+
+	"harness/reconcile"
 )
 
 // stateDir is the daemon's own directory: 0700, its files 0600 (FIL-1).
@@ -59,13 +61,17 @@ func (s *stateDir) save(name string, v any) error {
 		return fmt.Errorf("encode the state file %s: %w", name, err)
 	}
 	path := filepath.Join(s.path, name)
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("create a state directory: %w", err)
 	}
-	if err := renameio.WriteFile(path, append(data, '\n'), 0o600, renameio.IgnoreUmask()); err != nil {
+	// Beside the file: renameio would try first whether /tmp would do. The
+	// mode is static, or that of an earlier file would be taken over.
+	err = renameio.WriteFile(path, append(data, '\n'), 0o600, renameio.WithTempDir(dir), renameio.WithStaticPermissions(0o600))
+	if err != nil {
 		return fmt.Errorf("write the state file %s: %w", name, err)
 	}
-	return syncDir(filepath.Dir(path))
+	return syncDir(dir)
 }
 
 func syncDir(path string) error {
@@ -80,27 +86,58 @@ func syncDir(path string) error {
 	return nil
 }
 
-// load reads the file name into v and reports whether there was a usable one.
-// A torn or foreign file is set aside with a warning, never overwritten in
-// silence (FIL-3).
-func (s *stateDir) load(name string, v any, usable func() bool) bool {
+// errForeign is why a file that could be decoded is not used.
+var errForeign = errors.New("it is not what its name says")
+
+// load reads the file name as a T. The result is the zero value and false where
+// there is no file, or none that usable accepts: a torn or foreign one is set
+// aside with a warning, never overwritten in silence (FIL-3).
+func load[T any](s *stateDir, name string, usable func(*T) bool) (T, bool) {
+	var v, none T
 	path := filepath.Join(s.path, name)
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return false
+		return none, false
 	}
 	if err == nil {
-		if err = json.Unmarshal(data, v); err == nil && usable() {
-			return true
-		}
+		err = json.Unmarshal(data, &v)
+	}
+	if err == nil && !usable(&v) {
+		err = errForeign
+	}
+	if err == nil {
+		return v, true
 	}
 	aside := path + ".bad"
-	if renameErr := os.Rename(path, aside); renameErr != nil {
-		s.log.Warn("state file not usable and not set aside", "file", path, "error", renameErr)
-		return false
+	if err := os.Rename(path, aside); err != nil {
+		s.log.Error("state file not set aside", "file", path, "error", err)
 	}
 	s.log.Warn("state file not usable, set aside", "file", path, "aside", aside, "error", err)
-	return false
+	return none, false
+}
+
+// stateFile keeps what survives a restart of the daemon.
+const stateFile = "state.json"
+
+// stateSchema is what that file says it is.
+const stateSchema = "harness/state/v1"
+
+// fleetState is the content of the state file.
+type fleetState struct {
+	Schema string `json:"schema"`
+	// Config is the global file that the intents are about.
+	Config string `json:"config"`
+	reconcile.Kept
+}
+
+// loadFleet returns what an earlier daemon kept. Intents are about the
+// upstreams of one config file and count for no other.
+func (s *stateDir) loadFleet(config string) reconcile.Kept {
+	f, _ := load(s, stateFile, func(f *fleetState) bool { return f.Schema == stateSchema })
+	if f.Config != config {
+		f.Intents = nil
+	}
+	return f.Kept
 }
 
 // lastGood is the last text of a config file that validated (CFG-3).
@@ -115,18 +152,16 @@ func lastGoodName(path string) string {
 	return filepath.Join("last-good", hex.EncodeToString(sum[:8])+".json")
 }
 
-// saveLastGood keeps text for the config file path, and for no other.
-func (s *stateDir) saveLastGood(path string, text []byte) error {
+// newLastGood returns what is kept for the config file path, and for no other.
+func newLastGood(path string, text []byte) lastGood {
 	sum := sha256.Sum256(text)
-	return s.save(lastGoodName(path), lastGood{Path: path, Text: text, SHA256: hex.EncodeToString(sum[:])})
+	return lastGood{Path: path, Text: text, SHA256: hex.EncodeToString(sum[:])}
 }
 
 // loadLastGood returns the text kept for the config file path.
 func (s *stateDir) loadLastGood(path string) ([]byte, bool) {
-	var g lastGood
-	ok := s.load(lastGoodName(path), &g, func() bool {
-		sum := sha256.Sum256(g.Text)
-		return g.Path == path && g.SHA256 == hex.EncodeToString(sum[:])
+	g, ok := load(s, lastGoodName(path), func(g *lastGood) bool {
+		return g.Path == path && g.SHA256 == newLastGood(path, g.Text).SHA256
 	})
 	return g.Text, ok
 }

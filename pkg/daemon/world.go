@@ -2,10 +2,12 @@ package daemon
 
 import (
 	"context"
+	"crypto/sha256"
 	"log/slog"
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"harness/pkg/broker"
 	"harness/pkg/config"
@@ -13,159 +15,146 @@ import (
 	"harness/pkg/upstream"
 	"harness/pkg/wire"
 	"harness/reconcile"
-	"harness/watch"
 )
 
-// world is what the reconciler reads and acts on. All of it but the rooms
-// behind it belongs to the reconciler's goroutine.
-type world struct {
-	loader  *loader
-	pool    *upstream.Pool
-	broker  *broker.Broker
-	watcher *watch.Watcher
-	state   *stateDir
-	log     *slog.Logger
-	level   *slog.LevelVar
-	limits  *limits
-	version string
-
-	server    config.Server // in force
-	nonces    map[string]uint64
-	shown     reconcile.Observed // prompts and definitions as published
-	published map[string][32]byte
-	told      string // the faults and warnings that were reported last
-	emit      emitter
+// upstreams is the pool as the reconciler and the operations use it.
+type upstreams interface {
+	Snapshot() []upstream.Status
+	Unit(key string) *upstream.Unit
+	Start(l config.Launch, nonce uint64)
+	Swap(l config.Launch)
+	Update(l config.Launch)
+	Cancel(key string)
+	Stop(key string)
+	Promote() (switched []string)
+	SetLimits(s config.Server)
 }
 
-// emitter tells whoever watches that something happened. It never blocks.
-type emitter func(kind, name string, generation uint64, message string)
+var _ upstreams = (*upstream.Pool)(nil)
+
+// publisher is the broker as the reconciler uses it.
+type publisher interface {
+	Publish(c *broker.Catalog) broker.Published
+}
+
+// world is what the reconciler reads and acts on. What is in it belongs to the
+// reconciler's goroutine.
+type world struct {
+	loader *loader
+	pool   upstreams
+	broker publisher
+	merge  func(version string, offers []broker.Offer, prompts []broker.Prompt) (*broker.Catalog, error)
+	save   func(name string, v any) // keeps a state file
+	settle func(time.Duration)      // tells the watcher
+	limits *limits
+	level  *slog.LevelVar
+	log    *slog.Logger
+	emit   emitter
+
+	version   string
+	published map[string][sha256.Size]byte // digests of the offers in the catalog, by key
+	odd       []string                     // the catalog's warnings
+	said      said
+}
 
 var _ reconcile.World = (*world)(nil)
 
 // Load implements [reconcile.World].
 func (w *world) Load(ctx context.Context) reconcile.Loaded { return w.loader.load(ctx) }
 
-// Observe implements [reconcile.World].
-func (w *world) Observe() *reconcile.Observed {
-	o := w.shown
-	o.Server = w.server
-	o.Upstreams = map[string]reconcile.ObservedUpstream{}
+// Adopt implements [reconcile.World].
+func (w *world) Adopt() { w.loader.adopt() }
+
+// Upstreams implements [reconcile.World].
+func (w *world) Upstreams() map[string]reconcile.ObservedUpstream {
+	all := map[string]reconcile.ObservedUpstream{}
 	for _, s := range w.pool.Snapshot() {
-		o.Upstreams[s.Key] = reconcile.ObservedUpstream{
-			InForce: s.Launch, Pending: s.Pending, Enabled: s.Enabled, Nonce: w.nonces[s.Key], State: string(s.State),
+		all[s.Key] = reconcile.ObservedUpstream{
+			InForce: s.Launch, Pending: s.Pending, Enabled: s.Enabled, Nonce: s.Nonce, State: string(s.State),
 		}
 	}
-	return &o
+	return all
 }
 
 // Do implements [reconcile.World].
 func (w *world) Do(step reconcile.Step, d *reconcile.Desired) {
-	if step.Kind == reconcile.KindServer {
-		w.apply(d.Server)
-		return
-	}
 	want := d.Upstreams[step.Name]
-	switch step.Op {
-	case reconcile.OpStart:
+	switch {
+	case step.Kind == reconcile.KindServer:
+		w.apply(d.Server)
+	case step.Op == reconcile.OpStart, step.Op == reconcile.OpReplace:
+		// Of one that runs, a start stops it first, and with another nonce it
+		// clears the count of exits (LIF-2).
 		w.pool.Start(want.Launch, want.Nonce)
-	case reconcile.OpSwap:
+	case step.Op == reconcile.OpSwap:
 		w.pool.Swap(want.Launch)
-	case reconcile.OpReplace:
-		w.replace(step.Name, want)
-	case reconcile.OpUpdate:
+	case step.Op == reconcile.OpUpdate:
 		if step.Cancel {
 			w.pool.Cancel(step.Name)
 		}
 		w.pool.Update(want.Launch)
-	case reconcile.OpStop:
+	case step.Op == reconcile.OpStop:
 		w.pool.Stop(step.Name)
 	}
-	w.nonces[step.Name] = want.Nonce
-}
-
-// find returns the status of one upstream, if it has one.
-func find(pool *upstream.Pool, key string) (upstream.Status, bool) {
-	all := pool.Snapshot()
-	i, ok := slices.BinarySearchFunc(all, key, func(s upstream.Status, key string) int { return strings.Compare(s.Key, key) })
-	if !ok {
-		return upstream.Status{}, false
-	}
-	return all[i], true
-}
-
-// replace stops what runs and starts want; a restart by hand also clears the
-// count of exits (LIF-2).
-func (w *world) replace(key string, want reconcile.Upstream) {
-	if want.Nonce != w.nonces[key] {
-		w.pool.Start(want.Launch, want.Nonce)
-		return
-	}
-	w.pool.Replace(want.Launch)
 }
 
 // apply puts the daemon's own settings in force.
 func (w *world) apply(s config.Server) {
-	w.server = s
-	w.watcher.SetSettle(s.Settle)
+	w.settle(s.Settle)
 	w.pool.SetLimits(s)
 	w.limits.set(s)
 	// The config has checked the word.
 	_ = w.level.UnmarshalText([]byte(s.LogLevel))
 }
 
-// Answered implements [reconcile.World].
-func (w *world) Answered(name string) bool {
-	s, ok := find(w.pool, name)
-	return !ok || s.Answered
-}
-
-// Stale implements [reconcile.World].
-func (w *world) Stale() bool {
-	offered := 0
+// Progress implements [reconcile.World].
+func (w *world) Progress() reconcile.Progress {
+	p := reconcile.Progress{Unanswered: map[string]bool{}, Unknown: map[string]bool{}}
+	offered := map[string][sha256.Size]byte{}
 	for _, s := range w.pool.Snapshot() {
-		if s.PendingReady {
-			return true
+		if !s.Enabled {
+			continue // on its way out; it left the catalog before
 		}
-		if !s.Enabled || s.Offer == nil {
-			continue
+		if s.Offer != nil {
+			offered[s.Key] = s.Offer.Digest
 		}
-		offered++
-		if digest, ok := w.published[s.Key]; !ok || digest != s.Offer.Digest {
-			return true
+		if !s.Answered {
+			p.Unanswered[s.Key] = true
 		}
+		if !s.Answered && s.Offer == nil {
+			p.Unknown[s.Key] = true
+		}
+		p.Stale = p.Stale || s.PendingReady
 	}
-	return offered != len(w.published)
+	p.Stale = p.Stale || !maps.Equal(offered, w.published)
+	return p
 }
 
-// Publish implements [reconcile.World].
-func (w *world) Publish(d *reconcile.Desired, generation uint64) {
+// Publish implements [reconcile.World]. Swaps that are ready take over first,
+// so the catalog is of the processes that answer the calls to it.
+func (w *world) Publish(d *reconcile.Desired, generation uint64) bool {
 	w.pool.Promote()
-	offers := w.offers(d)
-	catalog, err := broker.Merge(w.version, offers, prompts(d.Prompts))
+	offers, digests := w.offers(d)
+	catalog, err := w.merge(w.version, offers, prompts(d.Prompts))
 	if err != nil {
 		w.log.Error("catalog not published", "error", err)
-		return
+		return false
 	}
-	for _, warning := range catalog.Warnings {
-		w.log.Warn("catalog", "warning", warning)
-	}
-	p := w.broker.Publish(catalog)
-	w.shown = reconcile.Observed{Prompts: d.Prompts, PromptPaths: d.PromptPaths, Agents: d.Agents, Profiles: d.Profiles}
-	var kinds []string
-	for k := range wire.Kinds {
-		if p.Changed[k] {
-			kinds = append(kinds, k.String())
+	w.published = digests
+	if !slices.Equal(catalog.Warnings, w.odd) {
+		w.odd = catalog.Warnings
+		for _, warning := range catalog.Warnings {
+			w.log.Warn("catalog", "warning", warning)
 		}
 	}
-	if len(kinds) > 0 {
-		w.log.Info("published", "generation", generation, "changed", strings.Join(kinds, ","), "tools", catalog.Tools(), "prompts", catalog.Prompts(), "notifications", p.Notified)
-		w.emit("publish", "", generation, strings.Join(kinds, ", ")+" changed")
-	}
+	w.announce(catalog, w.broker.Publish(catalog), generation)
+	return true
 }
 
-// offers is what the upstreams that should run bring to the catalog.
-func (w *world) offers(d *reconcile.Desired) []broker.Offer {
-	w.published = map[string][32]byte{}
+// offers is what the upstreams that should run bring to the catalog, and the
+// digests to find out by whether they bring something else later.
+func (w *world) offers(d *reconcile.Desired) ([]broker.Offer, map[string][sha256.Size]byte) {
+	digests := map[string][sha256.Size]byte{}
 	var offers []broker.Offer
 	for _, s := range w.pool.Snapshot() {
 		if !d.Upstreams[s.Key].Enabled || !s.Enabled {
@@ -173,7 +162,7 @@ func (w *world) offers(d *reconcile.Desired) []broker.Offer {
 		}
 		o := broker.Offer{Key: s.Key, Upstream: w.pool.Unit(s.Key)}
 		if s.Offer != nil {
-			w.published[s.Key] = s.Offer.Digest
+			digests[s.Key] = s.Offer.Digest
 			o.Known, o.Instructions = true, s.Offer.Instructions
 			for _, t := range s.Offer.Tools {
 				o.Tools = append(o.Tools, broker.Tool{Name: t.Name, Raw: t.Raw})
@@ -181,7 +170,7 @@ func (w *world) offers(d *reconcile.Desired) []broker.Offer {
 		}
 		offers = append(offers, o)
 	}
-	return offers
+	return offers, digests
 }
 
 // prompts adapts prompt files to what the broker serves.
@@ -199,53 +188,23 @@ func prompts(files []prompt.Prompt) []broker.Prompt {
 	return out
 }
 
+// announce tells of a publish that changed something for anybody.
+func (w *world) announce(c *broker.Catalog, p broker.Published, generation uint64) {
+	var kinds []string
+	for k := range wire.Kinds {
+		if p.Changed[k] {
+			kinds = append(kinds, k.String())
+		}
+	}
+	if len(kinds) == 0 {
+		return
+	}
+	changed := strings.Join(kinds, ", ")
+	w.log.Info("published", "generation", generation, "changed", changed, "tools", c.Tools(), "prompts", c.Prompts(), "notifications", p.Notified)
+	w.emit("publish", "", generation, changed+" changed")
+}
+
 // Commit implements [reconcile.World].
 func (w *world) Commit(kept reconcile.Kept) {
-	w.loader.keep()
-	if err := w.state.save(stateFile, kept); err != nil {
-		w.log.Error("state not saved", "error", err)
-	}
-}
-
-// Report implements [reconcile.World]: one log line and one event for each
-// thing that happened, and nothing for a pass without news.
-func (w *world) Report(r reconcile.Report) {
-	s := r.State
-	if said := say(s.Faults, s.Warnings); said != w.told {
-		w.told = said
-		for _, f := range s.Faults {
-			w.log.Error("config refused", "fault", f.String())
-			w.emit("refused", "", s.Generation, f.String())
-		}
-		for _, f := range s.Warnings {
-			w.log.Warn("config", "warning", f.String())
-			w.emit("warning", "", s.Generation, f.String())
-		}
-		if s.OK && len(s.Warnings) == 0 {
-			w.emit("load", "", s.Generation, "files are in force")
-		}
-	}
-	for _, step := range r.Plan {
-		w.log.Info("step", "generation", s.Generation, "step", step.String())
-		w.emit("step", step.Name, s.Generation, step.String())
-	}
-}
-
-func say(lists ...[]config.Fault) string {
-	var b strings.Builder
-	for i, list := range lists {
-		for _, f := range list {
-			b.WriteString(string(rune('0'+i)) + f.String() + "\n")
-		}
-	}
-	return b.String()
-}
-
-// known are the names that start, stop and restart take, sorted.
-func known(d *reconcile.Desired) []string {
-	var names []string
-	for key := range maps.Keys(d.Upstreams) {
-		names = append(names, reconcile.UpstreamName(key))
-	}
-	return slices.Sorted(slices.Values(names))
+	w.save(stateFile, fleetState{Schema: stateSchema, Config: w.loader.path, Kept: kept})
 }

@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -10,10 +11,10 @@ import (
 
 // request is something a caller wants from the loop.
 type request struct {
-	dry    bool
+	dry    bool                  // only plan
 	read   bool                  // read the files first
 	orders func(Intents) Intents // nil for none
-	done   chan Passed           // capacity 1
+	done   chan Passed           // capacity 1; closed at the end, answered or not
 }
 
 // Passed is what became of a request: the plan of the pass that answered it,
@@ -23,53 +24,72 @@ type Passed struct {
 	Plan  Plan
 }
 
-// answer serves r and everything else that waits, in one pass of its own kind:
-// a request that arrives during a pass is answered by the next (HOT-7).
+// errUnanswered is what a caller gets whose request met a panic or the end.
+var errUnanswered = errors.New("the reconciler gave no answer; see the daemon's log")
+
+// answer serves r and everything else that waits. What is no dry run shares
+// one pass: all of it arrived before that began (HOT-7).
 func (l *Loop) answer(ctx context.Context, r *request) {
-	if r.dry {
-		l.answerDry(ctx, r)
-		return
-	}
-	batch := []*request{r}
-	var dry []*request
-	for more := true; more; {
-		select {
-		case other := <-l.requests:
-			if other.dry {
-				dry = append(dry, other)
-			} else {
-				batch = append(batch, other)
-			}
-		default:
-			more = false
+	batch := l.gather(r)
+	defer func() {
+		for _, r := range batch {
+			close(r.done)
+		}
+	}()
+	var acts, dry []*request
+	for _, r := range batch {
+		if r.dry {
+			dry = append(dry, r)
+		} else {
+			acts = append(acts, r)
 		}
 	}
-	if slices.ContainsFunc(batch, func(r *request) bool { return r.read }) {
-		l.read(ctx)
+	if len(acts) > 0 {
+		l.carryOut(ctx, acts)
+	}
+	for _, r := range dry {
+		r.done <- l.dryRun(ctx)
+	}
+}
+
+// gather returns r and the requests that wait behind it.
+func (l *Loop) gather(r *request) []*request {
+	batch := []*request{r}
+	for {
+		select {
+		case other := <-l.requests:
+			batch = append(batch, other)
+		default:
+			return batch
+		}
+	}
+}
+
+// carryOut does what a batch asks for in one pass. What was ordered is later
+// than what was read.
+func (l *Loop) carryOut(ctx context.Context, batch []*request) {
+	if slices.ContainsFunc(batch, func(r *request) bool { return r.read }) && !l.load(ctx) {
+		return
 	}
 	for _, r := range batch {
 		if r.orders != nil {
 			l.intents = r.orders(l.intents)
 		}
 	}
-	plan := l.pass(nil)
+	plan := l.pass()
 	for _, r := range batch {
 		r.done <- Passed{State: l.State(), Plan: plan}
 	}
-	for _, r := range dry {
-		l.answerDry(ctx, r)
-	}
 }
 
-// answerDry plans without keeping anything of what it read.
-func (l *Loop) answerDry(ctx context.Context, r *request) {
-	loaded, intents := l.loaded, l.intents
-	l.read(ctx)
-	plan := l.pass(r)
+// dryRun plans without keeping anything of what it reads.
+func (l *Loop) dryRun(ctx context.Context) Passed {
+	loaded := l.world.Load(ctx)
 	s := l.State()
-	s.OK, s.Faults, s.Warnings = len(l.loaded.Faults) == 0, l.loaded.Faults, l.loaded.Warnings
-	l.loaded, l.intents = loaded, intents
-	r.done <- Passed{State: s, Plan: plan}
+	s.Desired = loaded.Desired.With(l.following(loaded))
+	s.At, s.OK, s.Faults, s.Warnings = time.Now(), len(loaded.Faults) == 0, loaded.Faults, loaded.Warnings
+	plan, _ := l.plan(s.Desired)
+	return Passed{State: s, Plan: plan}
 }
 
 // Plan reads the files and returns what a reload would do, without doing it.
@@ -77,16 +97,20 @@ func (l *Loop) Plan(ctx context.Context) (Passed, error) {
 	return l.ask(ctx, &request{dry: true, read: true})
 }
 
-// Reload reads the files now, puts them in force and returns when the result
-// was published and every upstream it started has answered, or after wait
-// (HOT-7). The state is that of the moment it returns, the faults are those of
-// the reading it asked for.
+// Reload reads the files now, puts them in force and returns when everything of
+// that is published, with every upstream that its own pass started up or failed
+// for the first time, or after wait (HOT-7). An upstream that an earlier pass
+// started delays nobody. What it returns is of its own pass.
 func (l *Loop) Reload(ctx context.Context, wait time.Duration) (Passed, error) {
 	p, err := l.ask(ctx, &request{read: true})
 	if err != nil {
 		return p, err
 	}
-	return p, l.settled(ctx, p.Plan, wait)
+	started := p.Plan.started()
+	return p, l.Until(ctx, wait, func() bool {
+		s := l.State()
+		return s.Shown >= p.State.Pass && !slices.ContainsFunc(s.Waiting, func(name string) bool { return slices.Contains(started, name) })
+	})
 }
 
 // Order changes the intents (LIF-1) without reading the files, and returns
@@ -103,25 +127,14 @@ func (l *Loop) ask(ctx context.Context, r *request) (Passed, error) {
 		return Passed{}, fmt.Errorf("reach the reconciler: %w", ctx.Err())
 	}
 	select {
-	case p := <-r.done:
+	case p, answered := <-r.done:
+		if !answered {
+			return Passed{}, errUnanswered
+		}
 		return p, nil
 	case <-ctx.Done():
 		return Passed{}, fmt.Errorf("wait for the reconciler: %w", ctx.Err())
 	}
-}
-
-// settled waits until nothing is owed and every upstream that plan started has
-// answered, or for at most wait, which is no error.
-func (l *Loop) settled(ctx context.Context, plan Plan, wait time.Duration) error {
-	var names []string
-	for _, s := range plan {
-		if s.Kind == KindUpstream && (s.Op == OpStart || s.Op == OpSwap || s.Op == OpReplace) {
-			names = append(names, s.Name)
-		}
-	}
-	return l.Until(ctx, wait, func() bool {
-		return !l.State().Owed && !slices.ContainsFunc(names, func(n string) bool { return !l.world.Answered(n) })
-	})
 }
 
 // Until waits until ok holds, looking again whenever anything changes, for at

@@ -1,0 +1,91 @@
+package daemon
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"harness/pkg/broker"
+	"harness/pkg/config"
+	"harness/pkg/control"
+	"harness/pkg/proc"
+	"harness/pkg/upstream"
+	"harness/reconcile"
+	"harness/watch"
+)
+
+// daemon is every room, built and not started.
+type daemon struct {
+	opt     Options
+	log     *slog.Logger
+	limits  *limits
+	saver   *saver
+	watcher *watch.Watcher
+	broker  *broker.Broker
+	host    *proc.Host
+	pool    *upstream.Pool
+	loop    *reconcile.Loop
+	control *control.Server
+}
+
+// build makes the rooms and ties them together. Nothing runs of it but the
+// host, which the caller closes.
+func build(opt Options, state *stateDir, level *slog.LevelVar, log *slog.Logger) (*daemon, error) {
+	defaults := config.DefaultServer()
+	hub := &control.Hub{}
+	emit := emitTo(hub)
+	d := &daemon{
+		opt: opt, log: log, limits: newLimits(defaults), saver: newSaver(state, log),
+		watcher: watch.New(watch.Options{Settle: defaults.Settle, Logger: log}),
+	}
+	logs, err := state.sub("logs")
+	if err != nil {
+		return nil, err
+	}
+	empty, err := broker.Merge(opt.Version, nil, nil)
+	if err != nil {
+		return nil, fmt.Errorf("make the first catalog: %w", err)
+	}
+	d.broker = broker.New(empty, broker.Options{
+		Version: opt.Version, Logger: log, StopGrace: d.limits.stopGrace,
+		Event: func(e broker.Event) { emit(e.Kind, e.Session, 0, e.Message) },
+	})
+	if d.host, err = proc.NewHost(opt.Paths.State, log); err != nil {
+		return nil, fmt.Errorf("prepare to start processes: %w", err)
+	}
+	d.pool = upstream.NewPool(upstream.Options{
+		Host: d.host, StateDir: state.path, LogDir: logs, Env: environment, ReadFile: os.ReadFile, Logger: log,
+		Changed: func() { d.loop.Wake() }, Event: func(e upstream.Event) { tell(log, emit, e) },
+		Version: opt.Version, Server: defaults,
+	})
+	d.loop = reconcile.NewLoop(d.world(state, level, emit), d.watcher.Dirty(), state.loadFleet(opt.Paths.Config))
+	d.control = control.NewServer(&ops{
+		loop: d.loop, pool: d.pool, broker: d.broker, watcher: d.watcher, limits: d.limits, saved: d.saver.wait,
+		version: opt.Version, config: opt.Paths.Config, logs: logs, started: time.Now(),
+	}, control.Options{Version: opt.Version, Logger: log, UID: os.Getuid(), Events: hub})
+	return d, nil
+}
+
+// world makes what the reconciler acts on.
+func (d *daemon) world(state *stateDir, level *slog.LevelVar, emit emitter) *world {
+	good, _ := state.loadLastGood(d.opt.Paths.Config)
+	env := config.Env{Home: d.opt.Home, Lookup: os.LookupEnv}
+	return &world{
+		loader: newLoader(d.opt.Paths.Config, good, env, d.watcher, d.saver.put, d.log),
+		pool:   d.pool, broker: d.broker, merge: broker.Merge, save: d.saver.put, settle: d.watcher.SetSettle,
+		limits: d.limits, level: level, log: d.log, emit: emit, version: d.opt.Version,
+	}
+}
+
+// environment is what children inherit (LIF-8).
+func environment() []string {
+	var env []string
+	for _, kv := range os.Environ() {
+		if !strings.HasPrefix(kv, "HARNESS_") {
+			env = append(env, kv)
+		}
+	}
+	return env
+}

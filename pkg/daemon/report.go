@@ -1,0 +1,109 @@
+package daemon
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"harness/pkg/config"
+	"harness/pkg/control"
+	"harness/pkg/upstream"
+	"harness/reconcile"
+)
+
+// emitter tells whoever watches that something happened. It never blocks.
+type emitter func(kind, name string, generation uint64, message string)
+
+func emitTo(hub *control.Hub) emitter {
+	return func(kind, name string, generation uint64, message string) {
+		hub.Publish(control.Event{At: time.Now().UTC(), Kind: kind, Name: control.OrNull(name), Generation: control.OrNull(generation), Message: message})
+	}
+}
+
+// said is what was reported last, so that a thing that stays is said once.
+type said struct {
+	read             time.Time // of the reading it was about
+	refused          bool
+	faults, warnings string
+}
+
+// Report implements [reconcile.World]: one line in the log and one event for
+// each thing that happened, and nothing for a pass without news.
+func (w *world) Report(r reconcile.Report) {
+	s := r.State
+	if !s.At.Equal(w.said.read) {
+		w.said.read = s.At
+		w.reportFaults(s)
+		w.reportWarnings(s)
+		if s.OK && (w.said.refused || len(r.Plan) > 0) {
+			w.log.Info("config accepted", "file", w.loader.path, "generation", s.Generation)
+			w.emit("load", "", s.Generation, "the files are in force")
+		}
+		w.said.refused = !s.OK
+	}
+	if n := len(r.Plan); n == 1 {
+		w.emit("plan", "", s.Generation, "1 step")
+	} else if n > 1 {
+		w.emit("plan", "", s.Generation, fmt.Sprintf("%d steps", n))
+	}
+	for _, step := range r.Plan {
+		w.log.Info("step", "generation", s.Generation, "step", step.String())
+		w.emit("step", step.Name, s.Generation, step.String())
+	}
+}
+
+// reportFaults says why the config was refused, and what runs instead (CFG-2).
+func (w *world) reportFaults(s reconcile.State) {
+	text := lines(s.Faults)
+	if text == w.said.faults {
+		return
+	}
+	w.said.faults = text
+	for _, f := range s.Faults {
+		w.log.Error("config refused", "fault", f.String())
+		w.emit("refused", "", s.Generation, f.String())
+	}
+	switch {
+	case s.OK:
+	case s.Generation > 0:
+		w.log.Warn("the last good config stays in force", "generation", s.Generation)
+	default:
+		w.log.Warn("no config was ever good; no upstream runs until one is", "file", w.loader.path)
+	}
+}
+
+func (w *world) reportWarnings(s reconcile.State) {
+	text := lines(s.Warnings)
+	if text == w.said.warnings {
+		return
+	}
+	w.said.warnings = text
+	for _, f := range s.Warnings {
+		w.log.Warn("config", "warning", f.String())
+		w.emit("warning", "", s.Generation, f.String())
+	}
+}
+
+func lines(faults []config.Fault) string {
+	var b strings.Builder
+	for _, f := range faults {
+		b.WriteString(f.String() + "\n")
+	}
+	return b.String()
+}
+
+// tell logs what happened to an upstream and passes it on.
+func tell(log *slog.Logger, emit emitter, e upstream.Event) {
+	attrs := []any{"upstream", e.Key, "state", string(e.State)}
+	if e.PID > 0 {
+		attrs = append(attrs, "pid", e.PID)
+	}
+	message := string(e.State)
+	if e.Message != "" {
+		attrs = append(attrs, "message", e.Message)
+		message += ": " + e.Message
+	}
+	log.Info("upstream", attrs...)
+	emit("state", reconcile.UpstreamName(e.Key), 0, message)
+}
