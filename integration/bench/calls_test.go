@@ -57,7 +57,7 @@ func (p pattern) measure(tb testing.TB, s scale) []figure {
 }
 
 func (p pattern) job(c contestant, s scale) job {
-	j := job{Argv: c.argv, Clients: p.clients, Lanes: p.lanes, Tool: c.prefix + "echo", Size: 100, Warm: s.warm, Span: s.span}
+	j := job{Argv: c.argv, Clients: min(p.clients, s.clients), Lanes: p.lanes, Tool: c.prefix + "echo", Size: 100, Warm: s.warm, Span: s.span}
 	if p.large {
 		j.Tool, j.Blob, j.Size = c.prefix+"blob", true, s.blob
 	}

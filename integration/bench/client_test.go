@@ -227,20 +227,36 @@ func (c *client) tools() ([]string, error) {
 	return names, nil
 }
 
-// await returns the next notification of a method. One of another method is
-// an error: an idle fleet has nothing else to say.
+// await returns the next notification, which has to be of a method: an idle
+// fleet has nothing else to say.
 func (c *client) await(method string) (note, error) {
+	n, err := c.next()
+	if err == nil && n.method != method {
+		err = fmt.Errorf("%s came, not %s", n.method, method)
+	}
+	return n, err
+}
+
+// next returns the next notification.
+func (c *client) next() (note, error) {
 	select {
 	case n := <-c.notes:
-		if n.method != method {
-			return n, fmt.Errorf("%s came, not %s", n.method, method)
-		}
 		return n, nil
 	case <-c.over:
 		return note{}, c.why(c.fault)
 	case <-time.After(patience):
-		return note{}, fmt.Errorf("no %s within %v", method, patience)
+		return note{}, fmt.Errorf("no notification within %v", patience)
 	}
+}
+
+// drain throws the notifications so far away and returns how many they were.
+func (c *client) drain() int {
+	n := 0
+	for len(c.notes) > 0 {
+		<-c.notes
+		n++
+	}
+	return n
 }
 
 // close ends the input and waits for the process.

@@ -68,7 +68,9 @@ func prompt(n int) string {
 }
 
 // withPrompts is the table that declares the prompt directory of a home.
-func (h *home) withPrompts() string { return fmt.Sprintf("[mcp.prompts]\npaths = [%q]\n", h.path("prompts")) }
+func (h *home) withPrompts() string {
+	return fmt.Sprintf("[mcp.prompts]\npaths = [%q]\n", h.path("prompts"))
+}
 
 // editPrompts changes the body of a prompt file.
 func editPrompts(tb testing.TB, s scale) []figure {
@@ -117,7 +119,7 @@ func editComments(tb testing.TB, s scale) []figure {
 		h.configure(configText(tables...) + fmt.Sprintf("# %d\n", n))
 		pause(150 * time.Millisecond) // longer than it takes to follow it
 	}
-	told, changed := len(a.notes), d.status().Generation-generation
+	told, changed := a.drain(), d.status().Generation-generation
 	editPrompt(h, a, 1)
 	after, err := a.call("e__pid", "{}")
 	if err != nil {

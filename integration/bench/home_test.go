@@ -69,9 +69,9 @@ func (h *home) configure(text string) time.Time {
 	return h.save("config/harness/harness.toml", text)
 }
 
-// server is the [server] table of every daemon that is measured: the defaults,
-// but for a stop that is as quick as these upstreams are.
-const server = "[server]\nsettle = \"50ms\"\nstop_grace = \"1500ms\"\n"
+// server is the [server] table of every daemon that is measured: the bounds
+// are for this quiet time.
+const server = "[server]\nsettle = \"50ms\"\n"
 
 // upstream is the table of one echo server. Further lines may follow it.
 func (h *home) upstream(key string, args ...string) string {
@@ -104,7 +104,8 @@ type daemon struct {
 	control *control.Client
 }
 
-// start runs a daemon over tables and returns when all of its upstreams run.
+// start runs a daemon over tables and returns when all of its upstreams run
+// and agents see all of their tools.
 func (h *home) start(tables ...string) *daemon {
 	h.tb.Helper()
 	h.configure(configText(tables...))
@@ -112,6 +113,7 @@ func (h *home) start(tables ...string) *daemon {
 	d.dial()
 	d.reload()
 	d.allRun()
+	d.allListed()
 	return d
 }
 
@@ -151,8 +153,11 @@ func (d *daemon) stop() {
 		d.control.Close()
 	}
 	if !d.cmd.ProcessState.Success() {
+		d.tb.Errorf("the daemon: %v", d.cmd.ProcessState)
+	}
+	if d.tb.Failed() {
 		log, _ := os.ReadFile(d.path("daemon.log"))
-		d.tb.Errorf("the daemon: %v\n%s", d.cmd.ProcessState, log)
+		d.tb.Logf("log of the daemon:\n%s", log)
 	}
 }
 
@@ -203,13 +208,35 @@ func (d *daemon) status() *control.Status {
 	return s
 }
 
-// allRun waits until every upstream runs, in one process.
+// allRun waits until every upstream runs, in one process, and has told its
+// tools.
 func (d *daemon) allRun() {
 	d.tb.Helper()
 	d.poll("all upstreams run", func() bool {
 		return !slices.ContainsFunc(d.status().Upstreams, func(u control.UpstreamStatus) bool {
-			return u.State != "running" || u.Instances != 1
+			return u.State != "running" || u.Instances != 1 || u.Tools == 0
 		})
+	})
+}
+
+// allListed waits until what the upstreams offer is what sessions see.
+func (d *daemon) allListed() {
+	d.tb.Helper()
+	c, err := overSocket(d)
+	if err != nil {
+		d.tb.Fatal(err)
+	}
+	defer c.close()
+	offered := 0
+	for _, u := range d.status().Upstreams {
+		offered += u.Tools
+	}
+	d.poll("all tools are listed", func() bool {
+		names, err := c.tools()
+		if err != nil {
+			d.tb.Fatal(err)
+		}
+		return len(names) == offered
 	})
 }
 

@@ -21,7 +21,8 @@ const patience = 30 * time.Second
 // run is what the benchmarks of this process share: how much to measure, and
 // what was found. TestMain needs both, and `go test` hands it nothing.
 var run struct {
-	scale scale
+	scale  scale
+	binary string // measured instead of one built from this tree; "" for none
 
 	mu    sync.Mutex
 	found []figure
@@ -38,6 +39,7 @@ func TestMain(m *testing.M) {
 	run.scale = full()
 	flag.IntVar(&run.scale.rounds, "rounds", run.scale.rounds, "how often the contestants of a part take turns")
 	flag.DurationVar(&run.scale.span, "span", run.scale.span, "how long one contestant is under load in one round")
+	flag.StringVar(&run.binary, "harness", "", "measure this binary, and not one built from this tree")
 	code := m.Run()
 	if len(run.found) > 0 {
 		fmt.Printf("\n%s\n\n", machine())
@@ -90,6 +92,9 @@ var programs = sync.OnceValues(func() (string, error) {
 // harness is the path of the binary that is measured.
 func harness(tb testing.TB) string {
 	tb.Helper()
+	if run.binary != "" {
+		return run.binary
+	}
 	dir, err := programs()
 	if err != nil {
 		tb.Fatal(err)
@@ -112,6 +117,7 @@ type scale struct {
 	rounds   int           // turns of the contestants
 	warm     time.Duration // load before the measured span
 	span     time.Duration
+	clients  int           // the most at once in a part about calls
 	reps     int           // edits and reloads of a kind
 	starts   int           // of a bridge, or a daemon
 	sessions int           // open at once
@@ -127,7 +133,7 @@ type scale struct {
 // full is what a figure needs.
 func full() scale {
 	return scale{
-		rounds: 5, warm: 200 * time.Millisecond, span: time.Second, reps: 25, starts: 20, sessions: 100, rest: 2 * time.Second,
+		rounds: 5, warm: 200 * time.Millisecond, span: time.Second, clients: 8, reps: 25, starts: 20, sessions: 100, rest: 2 * time.Second,
 		fleet: 200, crew: 20, servers: 100, tools: 50, tables: 1000, blob: 1 << 20,
 	}
 }
@@ -135,7 +141,7 @@ func full() scale {
 // tiny is enough to see that everything works.
 func tiny() scale {
 	return scale{
-		rounds: 1, warm: time.Millisecond, span: 20 * time.Millisecond, reps: 2, starts: 1, sessions: 3, rest: time.Millisecond,
+		rounds: 1, warm: time.Millisecond, span: 20 * time.Millisecond, clients: 2, reps: 2, starts: 1, sessions: 3, rest: time.Millisecond,
 		fleet: 4, crew: 2, servers: 2, tools: 5, tables: 50, blob: 200 << 10,
 	}
 }
@@ -212,6 +218,7 @@ func machine() string {
 func TestSmoke_EveryPartRunsAndEveryAnswerIsRight(t *testing.T) {
 	for _, p := range allParts() {
 		t.Run(p.group+"/"+p.name, func(t *testing.T) {
+			t.Parallel()
 			found := p.run(t, tiny())
 			if len(found) == 0 {
 				t.Error("it has no figures")
