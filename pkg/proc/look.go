@@ -189,22 +189,19 @@ func (h *Host) leads(pid int) bool {
 }
 
 // release lets go of what is over and has no member left: from here on, its
-// number may name anything.
+// number may name anything. One by one, since the stray of one may become a
+// member of the next.
 func (h *Host) release(over map[*Proc]bool) {
-	var gone []*Proc
 	h.procs = slices.DeleteFunc(h.procs, func(p *Proc) bool {
 		if !over[p] || len(p.group.members) > 0 {
 			return false
 		}
-		gone = append(gone, p)
-		return true
-	})
-	for _, p := range gone {
 		h.room += p.room
 		h.forget(&p.group)
 		p.child.reap()
 		close(p.gone)
-	}
+		return true
+	})
 }
 
 // forget takes g out of what strays may have come from.

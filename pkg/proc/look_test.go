@@ -117,6 +117,16 @@ func TestAbsorb_KeepsAnOrphanOfSeveralForTheLastOfThem(t *testing.T) {
 	}
 }
 
+func TestAbsorb_LosesNoStrayOfSeveralThatEndAtOnce(t *testing.T) {
+	h := host(20, 30)
+	all := []string{"20 10 20 Z", "30 10 30 Z", "35 10 34"}
+	h.see([]int{35}, nil, all...)
+	h.see([]int{35}, []int{20, 30}, all...)
+	if diff := cmp.Diff(map[int][]int{30: {35}}, h.state()); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestAbsorb_ForgetsAStrayThatDied(t *testing.T) {
 	h := host(20, 30)
 	h.see([]int{35}, nil, "20 10 20", "30 10 30", "35 10 34")

@@ -2,13 +2,13 @@ package proc
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"os/exec"
 	"os/signal"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -75,6 +75,8 @@ func play(role string, args []string) {
 		}
 	case "host":
 		playHost(args[0])
+	case "daemon with a tree":
+		playTree(args[0])
 	}
 }
 
@@ -132,6 +134,26 @@ func playHost(dir string) {
 		say(fmt.Sprintf("%d %s", p.PID(), strings.TrimSpace(line)))
 	}
 	say("done")
+	select {}
+}
+
+// playTree is a daemon with one upstream, as npx makes them: a shell that
+// waits for a shell that waits for the server, which ignores the end of stdin.
+func playTree(dir string) {
+	h, err := NewHost(dir, slog.New(slog.NewTextHandler(os.Stderr, nil)))
+	if err == nil {
+		_, err = h.Reap(context.Background())
+	}
+	if err != nil {
+		say(err.Error())
+		os.Exit(1)
+	}
+	p, err := h.Start(Spec{Path: "/bin/sh", Args: []string{"-c", "/bin/sh -c 'sleep 1000; exit'; exit"}, Env: os.Environ(), Name: "mcp.up"})
+	if err != nil {
+		say(err.Error())
+		os.Exit(1)
+	}
+	say(strconv.Itoa(p.PID()))
 	select {}
 }
 
@@ -237,5 +259,3 @@ func zombies(t *testing.T) []int {
 	}
 	return pids
 }
-
-func recordPath(h *Host) string { return filepath.Clean(h.record.path) }

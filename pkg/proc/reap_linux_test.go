@@ -128,6 +128,55 @@ func TestReap_EndsExactlyWhatAKilledHostLeft_C49(t *testing.T) {
 	}
 }
 
+// inSession counts the live processes in a session.
+func inSession(t *testing.T, session int) (n int) {
+	t.Helper()
+	table, err := readTable(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range table {
+		if e.session == session && !e.dead {
+			n++
+		}
+	}
+	return n
+}
+
+func TestReap_LeavesOneTreeAfterEachOfManyCrashes_C49(t *testing.T) {
+	dir := t.TempDir()
+	h := newHost(t) // the one that ends zombies here
+	var former []int
+	for i := range 6 {
+		cmd, out := outsider(t, &syscall.SysProcAttr{}, "daemon with a tree", dir)
+		var leader int
+		if _, err := fmt.Fscan(out, &leader); err != nil {
+			t.Fatal(err)
+		}
+		for _, session := range former {
+			if n := inSession(t, session); n > 0 {
+				t.Errorf("crash %d: %d processes of tree %d live", i, n, session)
+			}
+		}
+		former = append(former, leader)
+		if i%2 == 0 { // else the crash meets a tree that is half grown
+			eventually(t, "a full tree", func() bool { return inSession(t, leader) == 3 })
+		}
+		cmd.Process.Kill()
+		cmd.Wait()
+	}
+	if _, err := successor(t, dir).Reap(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if n := inSession(t, former[len(former)-1]); n > 0 {
+		t.Errorf("%d processes of the last tree live", n)
+	}
+	eventually(t, "no zombies", func() bool {
+		h.look()
+		return len(zombies(t)) == 0
+	})
+}
+
 func TestReap_FindsHeirsOfTheFirstMomentByTheirPipes(t *testing.T) {
 	// The record of a start alone: no look has seen a descendant.
 	dir := t.TempDir()
@@ -166,7 +215,7 @@ func TestReap_KillsNobodyWhoseNumberWasHandedOutAgain_C49(t *testing.T) {
 	if !alive(other.PID) || !alive(another.PID) {
 		t.Error("a stranger was killed")
 	}
-	if _, err := os.Stat(recordPath(h)); !os.IsNotExist(err) {
+	if _, err := os.Stat(h.record.path); !os.IsNotExist(err) {
 		t.Errorf("the record stays: %v", err)
 	}
 }

@@ -195,7 +195,7 @@ func TestClose_EndsEverythingAndRefusesMore(t *testing.T) {
 	if left := zombies(t); len(left) > 0 {
 		t.Errorf("zombies %v", left)
 	}
-	if _, err := os.Stat(recordPath(h)); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(h.record.path); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("record: %v", err)
 	}
 	if _, err := h.Start(helperSpec("sleeper")); !errors.Is(err, ErrClosed) {
