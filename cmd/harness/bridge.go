@@ -13,6 +13,7 @@ import (
 
 	"harness/pkg/bridge"
 	"harness/pkg/control"
+	"harness/pkg/plain"
 )
 
 // bridgeGrace is how long `harness mcp` waits for answers after the end of its
@@ -55,16 +56,10 @@ func runBridge(args []string, getenv func(string) string) int {
 	tuneForCopying()
 	paths := findPaths(getenv, flags)
 	token := getenv("HARNESS_MCP_TOKEN")
-	said := map[string]bool{}
 	err = bridge.Run(context.Background(), bridge.Options{
 		In: os.Stdin, Out: os.Stdout, Version: programVersion(), MaxMessage: largestAnswer, StopGrace: bridgeGrace,
-		Dial: func(ctx context.Context) (*net.UnixConn, error) { return dialSession(ctx, paths, token) },
-		Say: func(text string) {
-			if !said[text] {
-				said[text] = true
-				fmt.Fprintln(os.Stderr, "harness: "+text)
-			}
-		},
+		Dial: func(ctx context.Context) (net.Conn, error) { return dialSession(ctx, paths, token) },
+		Say:  func(text string) { fmt.Fprintln(os.Stderr, "harness: "+plain.Text(text)) },
 	})
 	return report(os.Stderr, err)
 }

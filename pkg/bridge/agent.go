@@ -2,213 +2,189 @@ package bridge
 
 import (
 	"context"
-	"slices"
+	"errors"
+	"fmt"
+	"io"
 	"time"
 
 	"harness/pkg/jsonrpc"
 	"harness/pkg/wire"
 )
 
-// outgoing is what the agent's side gathered for the daemon between two pauses
-// of the input.
-type outgoing struct {
-	bytes []byte
-	lines []sentLine
-}
-
-// sentLine is where one line of an outgoing batch ends, and what it was.
-type sentLine struct {
-	end    int
-	id     string // "" for what has no answer
-	method string
-}
-
-// keepBatch is the largest batch buffer kept between two pauses.
-const keepBatch = 64 << 10
-
-// fromAgent takes one line: the session's own business is noted, what can be
-// answered here is answered, the rest goes to the daemon.
-func (b *bridge) fromAgent(line []byte, batch *outgoing) error {
-	if len(line) == 0 {
-		return nil
-	}
-	var m jsonrpc.Message
-	if err := jsonrpc.Peek(line, &m); err != nil {
-		// The daemon checks lines; without one, the check is here, because a
-		// broken line has no id to answer later.
-		if b.ready() {
-			batch.add(line, "", "")
+// readAgent takes the agent's lines until they end, and sends what came in
+// together when the input pauses.
+func (b *bridge) readAgent() error {
+	var out batch
+	for {
+		line, err := b.edge.Next()
+		switch tooLong, ok := errors.AsType[*jsonrpc.TooLong](err); {
+		case ok:
+			b.refuseLong(tooLong)
+		case errors.Is(err, io.EOF):
 			return nil
+		case err != nil:
+			return fmt.Errorf("read from the agent: %w", err)
+		default:
+			b.gather(line, &out)
 		}
-		return b.write(append(wire.AppendPlainError(nil, nil, wire.ParseError, "parse error: "+err.Error()), '\n'))
-	}
-	method, err := jsonrpc.Unquote(orNull(m.Method.In(line)))
-	if err != nil {
-		method = ""
-	}
-	id := m.ID.In(line)
-	if m.Kind() != jsonrpc.Request {
-		return b.notification(line, method, batch)
-	}
-	switch method {
-	case "server/discover":
-		// Answered at once, daemon or not: whoever probes waits for nothing else.
-		return b.write(append(wire.AppendPlainError(nil, id, wire.MethodNotFound, `method "server/discover" is not served`), '\n'))
-	case "initialize":
-		b.mu.Lock()
-		b.session.line = slices.Clone(line)
-		b.mu.Unlock()
-	case "logging/setLevel":
-		b.mu.Lock()
-		b.session.level = slices.Clone(line)
-		b.mu.Unlock()
-	}
-	if answer := b.local(id, method); answer != nil {
-		return b.write(answer)
-	}
-	b.request(line, id, method, &m, batch)
-	return nil
-}
-
-// orNull makes an absent value one that Unquote refuses.
-func orNull(raw []byte) []byte {
-	if len(raw) == 0 {
-		return []byte("null")
-	}
-	return raw
-}
-
-// notification passes on what has no answer. Without a daemon there is nobody
-// to tell but for the handshake, which is repeated anyway.
-func (b *bridge) notification(line []byte, method string, batch *outgoing) error {
-	if method == "notifications/initialized" {
-		b.mu.Lock()
-		b.session.initialized = true
-		b.mu.Unlock()
-	}
-	if b.ready() {
-		batch.add(line, "", method)
-	}
-	return nil
-}
-
-// local returns the answer to what needs no daemon while there never was one:
-// the lists are empty until there is (MCP-1).
-func (b *bridge) local(id []byte, method string) []byte {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.link != nil || b.linked || !b.session.greetedHere {
-		return nil
-	}
-	switch method {
-	case "ping":
-		return append(wire.AppendResult(nil, id, []byte("{}")), '\n')
-	case "resources/templates/list":
-		return append(wire.AppendResult(nil, id, []byte(`{"resourceTemplates":[]}`)), '\n')
-	}
-	for k := range wire.Kinds {
-		if method == k.ListMethod() {
-			b.session.show(k, k.EmptyList())
-			return append(wire.AppendResult(nil, id, k.EmptyList()), '\n')
+		if out.full() || !b.edge.More() {
+			b.flush(&out)
+			b.edge.Consume()
 		}
 	}
-	return nil
 }
 
-// request sends a request to the daemon, or lets it wait for one.
-func (b *bridge) request(line, id []byte, method string, m *jsonrpc.Message, batch *outgoing) {
-	w := wait{call: method == "tools/call", greets: method == "initialize"}
-	for k := range wire.Kinds {
-		if method == k.ListMethod() && !m.Cursor.Present() {
-			w.kind, w.list = k, true
-		}
-	}
-	b.mu.Lock()
-	if b.link == nil {
-		b.hold(line, id, method)
-		b.mu.Unlock()
+// gather takes one line. What the daemon would refuse is refused here: the id
+// of a request must not be noted unless it is answered under that id.
+func (b *bridge) gather(line []byte, out *batch) {
+	var m jsonrpc.Message
+	switch err := jsonrpc.PeekValid(line, &m); {
+	case errors.Is(err, jsonrpc.ErrEmpty):
+		return
+	case errors.Is(err, jsonrpc.ErrSyntax):
+		b.refuse(nil, wire.ParseError, "parse error: "+err.Error())
+		return
+	case err != nil:
+		b.refuse(nil, wire.InvalidRequest, "invalid request: "+err.Error())
 		return
 	}
-	b.pending[string(id)] = w
-	b.mu.Unlock()
-	batch.add(line, string(id), method)
+	switch m.Kind() {
+	case jsonrpc.Request:
+		b.request(line, &m, out)
+	case jsonrpc.Notification:
+		b.notification(line, &m, out)
+	case jsonrpc.Response:
+		out.add(line, nil)
+	default:
+		b.refuse(nil, wire.InvalidRequest, "invalid request: neither a request with an id, nor a notification, nor a response")
+	}
 }
 
-// hold keeps a line until there is a daemon or its time is up.
-func (b *bridge) hold(line, id []byte, method string) {
-	limit := requestWait
-	if method == "initialize" {
-		limit = greetWait
+// request notes one request and adds it to what is sent.
+func (b *bridge) request(line []byte, m *jsonrpc.Message, out *batch) {
+	id, v := m.ID.In(line), verbOf(line, m)
+	if v == discover {
+		b.refuse(id, wire.MethodNotFound, `method "server/discover" is not served`)
+		return
 	}
-	b.queue = append(b.queue, held{
-		line: slices.Clone(line), id: slices.Clone(id), method: method, until: time.Now().Add(limit),
+	var r *request
+	b.change(func(s *session) { r = s.add(id, v, line) })
+	if r == nil {
+		b.refuse(id, wire.InvalidRequest, "invalid request: the id is that of a request still in flight")
+		return
+	}
+	out.add(line, r)
+}
+
+// notification adds what has no answer to what is sent.
+func (b *bridge) notification(line []byte, m *jsonrpc.Message, out *batch) {
+	method, _ := jsonrpc.Text(m.Method.In(line)) // one that is none is the daemon's to judge
+	switch string(method) {
+	case "notifications/initialized":
+		out.initialized = true
+	case "notifications/cancelled":
+		b.change(func(s *session) { s.cancel(m.RequestID.In(line)) })
+	}
+	out.add(line, nil)
+}
+
+// refuse answers with an error of the protocol's own.
+func (b *bridge) refuse(id []byte, number int, message string) {
+	b.edge.Append(wire.AppendPlainError(nil, id, number, message))
+}
+
+// refuseLong answers a request that is longer than anything the daemon takes.
+func (b *bridge) refuseLong(t *jsonrpc.TooLong) {
+	if t.Response || len(t.ID) == 0 {
+		return
+	}
+	v := other
+	if method, err := jsonrpc.Text(t.Method); err == nil && string(method) == "tools/call" {
+		v = call
+	}
+	b.edge.Append(v.failure(t.ID, wire.New(wire.MessageTooLarge, "the request is longer than this endpoint takes")))
+}
+
+// flush sends the batch, or holds its requests where there is no daemon, and
+// lets the agent have what was answered here.
+func (b *bridge) flush(out *batch) {
+	if len(out.lines) == 0 {
+		b.toAgent()
+		return
+	}
+	b.sending.Lock()
+	answers := b.deliver(out)
+	b.sending.Unlock()
+	out.reset()
+	b.toAgent(answers...)
+}
+
+// deliver decides for a whole batch: it is sent, or its requests are held and
+// its notifications dropped, since there is nobody to tell; initialized is a
+// part of the handshake. The caller holds b.sending.
+func (b *bridge) deliver(out *batch) (answers [][]byte) {
+	var l *link
+	b.change(func(s *session) {
+		s.initialized = s.initialized || out.initialized
+		if l = b.link; l == nil {
+			answers = b.hold(s, out, 0)
+			return
+		}
+		out.sent()
 	})
-	select {
-	case b.held <- struct{}{}:
-	default: // the flag is up already
+	if l != nil {
+		_ = b.send(l, out) // an error ends the link, which its reader sees
 	}
+	return answers
 }
 
-func (o *outgoing) add(line []byte, id, method string) {
-	o.bytes = append(append(o.bytes, line...), '\n')
-	o.lines = append(o.lines, sentLine{end: len(o.bytes), id: id, method: method})
-}
-
-func (b *bridge) ready() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.link != nil
-}
-
-// send gives the batch to the daemon. Where the link turns out to be dead
-// before a byte of a line was taken, the line waits like any other that came
-// in the gap; where a part of it may have been read, it is never sent again.
-func (b *bridge) send(batch *outgoing) error {
-	if len(batch.bytes) == 0 {
+// send writes the batch to a link. What a dead one did not take a byte of
+// waits for the next one, like what comes in the gap; what it may have read a
+// part of is never sent again. The caller holds b.sending.
+func (b *bridge) send(l *link, out *batch) error {
+	n, err := out.WriteTo(l.conn)
+	if err == nil {
 		return nil
 	}
-	defer batch.reset()
-	b.mu.Lock()
-	l := b.link
-	b.mu.Unlock()
-	n := 0
-	if l != nil {
-		var err error
-		if n, err = l.conn.Write(batch.bytes); err == nil {
-			return nil
-		}
-		_ = l.conn.Close()
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	start := 0
-	for _, s := range batch.lines {
-		if _, waits := b.pending[s.id]; waits && start >= n {
-			delete(b.pending, s.id)
-			b.hold(batch.bytes[start:s.end-1], []byte(s.id), s.method)
-		}
-		start = s.end
-	}
-	return nil
+	b.change(func(s *session) {
+		b.link = nil
+		b.hold(s, out, n) // has no answers: there was a daemon
+	})
+	// What the daemon said before it went is still to be read.
+	_ = l.conn.SetReadDeadline(time.Now().Add(lastWords))
+	return fmt.Errorf("write to the daemon: %w", err)
 }
 
-func (o *outgoing) reset() {
-	if cap(o.bytes) > keepBatch {
-		o.bytes = nil
+// hold holds the requests of a batch of which n bytes were sent, and returns
+// the answers to those that need no daemon.
+func (b *bridge) hold(s *session, out *batch, n int64) (answers [][]byte) {
+	now := time.Now()
+	for _, at := range out.lines {
+		if int64(at.start) < n || !s.has(at.request) {
+			continue
+		}
+		if answer := s.hold(at.request, out.line(at), now); answer != nil {
+			answers = append(answers, answer)
+		}
 	}
-	o.bytes, o.lines = o.bytes[:0], o.lines[:0]
+	b.wake()
+	return answers
 }
 
-// expire fails what has waited for a daemon long enough. While nothing waits
+// wake makes expire look.
+func (b *bridge) wake() {
+	select {
+	case b.held <- struct{}{}:
+	default: // it will look anyway
+	}
+}
+
+// expire answers what has waited for a daemon long enough. While nothing waits
 // it sleeps without a timer.
 func (b *bridge) expire(ctx context.Context) {
 	for {
-		answers, next := b.overdue(time.Now())
-		if b.write(answers) != nil {
-			return
-		}
 		var timer <-chan time.Time
-		if !next.IsZero() {
+		if next := b.giveUp(); !next.IsZero() {
 			timer = time.After(time.Until(next))
 		}
 		select {
@@ -220,31 +196,20 @@ func (b *bridge) expire(ctx context.Context) {
 	}
 }
 
-// overdue takes what has waited until now off the queue. It returns the
-// answers to it and when to look again, zero while nothing waits.
-func (b *bridge) overdue(now time.Time) (answers []byte, next time.Time) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.queue = slices.DeleteFunc(b.queue, func(h held) bool {
-		if h.until.After(now) {
-			if next.IsZero() || h.until.Before(next) {
-				next = h.until
-			}
-			return false
+// giveUp answers what is overdue and returns when to look again.
+func (b *bridge) giveUp() (next time.Time) {
+	var answers [][]byte
+	say := ""
+	b.change(func(s *session) {
+		alone := s.alone
+		answers, next = s.overdue(time.Now())
+		if s.alone && !alone {
+			say = "this session has no tools until there is a daemon: " + s.absent().Message
 		}
-		answers = b.giveUpLocked(answers, h)
-		return true
 	})
-	b.settledLocked()
-	return answers, next
-}
-
-// giveUpLocked appends the answer to what no daemon came for.
-func (b *bridge) giveUpLocked(dst []byte, h held) []byte {
-	if h.method == "initialize" {
-		b.session.greetedHere = true
-		b.opt.Say("no daemon is running: this session has no tools until one is; start it with `harness daemon`")
-		return append(wire.AppendInitialize(dst, h.id, b.session.asked(), b.opt.Version), '\n')
+	b.toAgent(answers...)
+	if say != "" {
+		b.opt.Say(say)
 	}
-	return failure(dst, h.id, h.method == "tools/call", unavailable(false))
+	return next
 }

@@ -5,25 +5,21 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"sync"
 	"time"
-
-	"harness/pkg/jsonrpc"
-	"harness/pkg/wire"
 )
 
 // Options is what a bridge runs on.
 type Options struct {
 	In  io.Reader // what the agent sends
 	Out io.Writer // what the agent reads
-	// Say tells the person behind the agent something, once each.
+	// Say tells the person behind the agent something, once, on one line.
 	Say func(string)
 	// Dial connects a session to the daemon. It is called again and again
-	// while there is none.
-	Dial    func(context.Context) (*net.UnixConn, error)
+	// while there is none; a [*control.Problem] is a daemon's refusal.
+	Dial    func(context.Context) (net.Conn, error)
 	Version string
 	// MaxMessage bounds one line in bytes. The daemon has the limit that the
 	// config sets; this one only keeps the bridge in bounds.
@@ -33,172 +29,111 @@ type Options struct {
 	StopGrace time.Duration
 }
 
-const (
-	// requestWait is how long a request waits for a daemon that is not there.
-	requestWait = 2 * time.Second
-	// greetWait is how long initialize waits before it is answered without a
-	// daemon; an answer is due within a second.
-	greetWait = 700 * time.Millisecond
-	// bufferSize is what each direction reads at once when nothing large passes.
-	bufferSize = 16 << 10
-)
-
-// bridge is the state between the two directions. Each direction has one
-// goroutine; mu guards what both need, out orders what the agent reads. out is
-// never taken while mu is held, so an agent that does not read holds up
-// neither its own requests nor the link.
+// bridge is the state between the two directions. sending is taken before mu,
+// and is held while lines are written to the daemon: what was sent and what
+// was not is settled under it. mu guards the rest and is never held while
+// anything is written, so neither an agent nor a daemon that does not read
+// holds up the other direction.
 type bridge struct {
 	opt    Options
 	ownIDs string // prefix of the ids of the bridge's own requests
+	edge   edge
+	held   chan struct{} // capacity 1: something was put on the queue
+	leave  context.CancelCauseFunc
+
+	sending sync.Mutex
 
 	mu      sync.Mutex
-	pending map[string]wait // requests that were sent to the daemon, by raw id
-	queue   []held          // what waits for a daemon, in order
-	link    *link           // nil while there is none that is ready
-	linked  bool            // there was a link before
-	session handshake
-	drained chan struct{} // closed when the input has ended and nothing waits
-	held    chan struct{} // capacity 1: something was put on the queue
-
-	out sync.Mutex
+	session session
+	link    *link         // nil while there is none that takes lines
+	drained chan struct{} // closed when nothing waits; nil until the input has ended
 }
 
-// wait is one request that the daemon has and has not answered.
-type wait struct {
-	call   bool // tools/call: its failure is a tool result
-	greets bool // initialize: repeated on the next link, since it has no effect
-	kind   wire.Kind
-	list   bool // the answer is the list of kind
-}
+// errAgentGone means that nobody reads what the bridge writes.
+var errAgentGone = errors.New("the agent does not read any more")
 
-// held is one line that waits for a daemon.
-type held struct {
-	line   []byte
-	id     []byte // nil for a notification
-	method string
-	until  time.Time
-}
+// Run relays between an agent and the daemon until the agent ends its input or
+// stops reading, and returns nil; or until ctx is done or the input breaks.
+//
+// A read of In or a write to Out that is under way cannot be interrupted. Run
+// does not wait for it beyond StopGrace; its goroutine ends when it returns.
+func Run(ctx context.Context, opt Options) error { return newBridge(opt).run(ctx) }
 
-// Run relays between an agent and the daemon until the agent ends its input
-// or stops reading. It returns nil in both cases.
-func Run(ctx context.Context, opt Options) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+func newBridge(opt Options) *bridge {
 	var nonce [8]byte
-	// crypto/rand.Read never fails.
-	_, _ = rand.Read(nonce[:])
-	b := &bridge{opt: opt, ownIDs: "harness-bridge-" + hex.EncodeToString(nonce[:]) + "-", pending: map[string]wait{}, held: make(chan struct{}, 1)}
-	var wg sync.WaitGroup
-	wg.Go(func() { b.keepLinked(ctx) })
-	wg.Go(func() { b.expire(ctx) })
-	err := b.readAgent()
-	if err == nil {
-		b.finish(ctx)
+	_, _ = rand.Read(nonce[:]) // never fails
+	return &bridge{
+		opt:     opt,
+		ownIDs:  "harness-bridge-" + hex.EncodeToString(nonce[:]) + "-",
+		edge:    newStdio(opt.In, opt.Out, opt.MaxMessage),
+		held:    make(chan struct{}, 1),
+		session: newSession(opt.Version),
 	}
-	cancel()
-	b.closeLink()
-	wg.Wait()
+}
+
+func (b *bridge) run(ctx context.Context) error {
+	ctx, b.leave = context.WithCancelCause(ctx)
+	defer b.leave(nil)
+	ended := make(chan error, 1)
+	go func() { ended <- b.readAgent() }()
+	var copying sync.WaitGroup
+	copying.Go(func() { b.keepLinked(ctx) })
+	copying.Go(func() { b.expire(ctx) })
+	select {
+	case err := <-ended:
+		return b.finish(ctx, &copying, err)
+	case <-ctx.Done():
+		return b.finish(ctx, &copying, context.Cause(ctx))
+	}
+}
+
+// finish waits for the answers to what was read, ends both directions, and
+// returns what Run does.
+func (b *bridge) finish(ctx context.Context, copying *sync.WaitGroup, err error) error {
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.opt.StopGrace)
+	defer cancel()
+	drained := make(chan struct{})
+	b.change(func(*session) { b.drained = drained })
+	select {
+	case <-drained:
+	case <-grace.Done():
+	case <-ctx.Done():
+	}
+	b.leave(nil)
+	// What was answered last may still be on its way to the agent.
+	over := make(chan struct{})
+	go func() { defer close(over); copying.Wait() }()
+	select {
+	case <-over:
+	case <-grace.Done():
+	}
 	if errors.Is(err, errAgentGone) {
 		return nil
 	}
 	return err
 }
 
-// errAgentGone means that nobody reads what the bridge writes.
-var errAgentGone = errors.New("the agent does not read any more")
-
-// readAgent takes the agent's lines until they end.
-func (b *bridge) readAgent() error {
-	r := jsonrpc.NewReader(b.opt.In, bufferSize, b.opt.MaxMessage)
-	var batch outgoing
-	for {
-		line, err := r.Next()
-		var tooLong *jsonrpc.TooLong
-		switch {
-		case errors.As(err, &tooLong):
-			err = b.refuseLong(tooLong)
-		case errors.Is(err, io.EOF):
-			return b.send(&batch)
-		case err != nil:
-			return fmt.Errorf("read from the agent: %w", err)
-		default:
-			err = b.fromAgent(line, &batch)
-		}
-		if err == nil && !r.More() {
-			err = b.send(&batch)
-		}
-		if err != nil {
-			return err
-		}
-	}
-}
-
-// refuseLong answers a request that is longer than anything the daemon takes.
-func (b *bridge) refuseLong(t *jsonrpc.TooLong) error {
-	if t.Response || len(t.ID) == 0 {
-		return nil
-	}
-	method, err := jsonrpc.Unquote(t.Method)
-	return b.write(failure(nil, t.ID, err == nil && method == "tools/call",
-		wire.New(wire.MessageTooLarge, "the request is longer than this endpoint takes")))
-}
-
-// failure appends the answer that e is to a request.
-func failure(dst, id []byte, call bool, e *wire.Error) []byte {
-	if call {
-		return append(wire.AppendToolError(dst, id, e), '\n')
-	}
-	return append(wire.AppendError(dst, id, wire.InternalError, e), '\n')
-}
-
-// unavailable is the failure of whatever needed a daemon that is not there.
-func unavailable(sent bool) *wire.Error {
-	if sent {
-		return wire.New(wire.DaemonUnavailable, "the harness daemon went away during this request; it was not sent again and may have had its effect")
-	}
-	return wire.New(wire.DaemonUnavailable, "the harness daemon is not running; start it with `harness daemon`, then try again")
-}
-
-// write gives the agent whole lines.
-func (b *bridge) write(lines []byte) error {
-	if len(lines) == 0 {
-		return nil
-	}
-	b.out.Lock()
-	defer b.out.Unlock()
-	if _, err := b.opt.Out.Write(lines); err != nil {
-		return errAgentGone
-	}
-	return nil
-}
-
-// finish waits for the answers to what was read, after the agent has ended
-// its input.
-func (b *bridge) finish(ctx context.Context) {
+// change is how the session is changed. Whoever waits for nothing to wait is
+// told here.
+func (b *bridge) change(f func(*session)) {
 	b.mu.Lock()
-	drained := make(chan struct{})
-	if len(b.pending) == 0 && len(b.queue) == 0 {
-		close(drained)
-	} else {
-		b.drained = drained
-	}
-	if b.link != nil && b.drained == nil {
-		b.link.endInput()
-	}
-	b.mu.Unlock()
-	limit := time.NewTimer(b.opt.StopGrace)
-	defer limit.Stop()
-	select {
-	case <-drained:
-	case <-limit.C:
-	case <-ctx.Done():
-	}
-}
-
-// settledLocked is called whenever something stopped waiting.
-func (b *bridge) settledLocked() {
-	if b.drained != nil && len(b.pending) == 0 && len(b.queue) == 0 {
+	defer b.mu.Unlock()
+	f(&b.session)
+	if b.drained != nil && len(b.session.requests) == 0 {
 		close(b.drained)
 		b.drained = nil
 	}
+}
+
+// toAgent lets the agent have lines, and what was appended before, and reports
+// whether it still reads.
+func (b *bridge) toAgent(lines ...[]byte) bool {
+	for _, line := range lines {
+		b.edge.Append(line)
+	}
+	if b.edge.Flush() != nil {
+		b.leave(errAgentGone)
+		return false
+	}
+	return true
 }

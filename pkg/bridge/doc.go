@@ -6,12 +6,25 @@
 // the agent was shown last. It never sends a request twice, never answers one
 // twice, and never runs anything.
 //
+// The rules are in session.go and handshake.go, which know neither time nor
+// descriptors. agent.go and link.go are the two directions, each with one
+// goroutine; edge.go is the agent's side of them.
+//
 // # Decisions
 //
 // Lines are relayed whole: the half of one that a killed daemon left behind
 // must not reach the agent. What the bridge has to know of a line is its id
-// and its method, and nothing is decoded but those.
+// and its method, and nothing is decoded but those. An agent's line is checked
+// whole here, where its id is noted, so that what is noted is what the daemon
+// answers.
+//
+// A large line is written from where it was read. Only small ones are gathered,
+// so that what came in together goes out with one write.
+//
+// The agent's side is an interface. Behind it are two pipes that are copied;
+// handing their descriptors to the daemon later changes what is behind it and
+// nothing else.
 //
 // There is one bridge for each agent, so its size counts: two goroutines copy,
-// one looks for the daemon while there is none, and no timer runs otherwise.
+// one waits for what nobody came for, and no timer runs while nothing does.
 package bridge

@@ -1,0 +1,157 @@
+package bridge
+
+import (
+	"bytes"
+	"hash/maphash"
+	"slices"
+	"strconv"
+
+	"harness/pkg/jsonrpc"
+	"harness/pkg/wire"
+)
+
+// handshake is what makes a session: what the agent said once, and every
+// daemon has to hear. A nil line is one that was not said, or not answered.
+type handshake struct {
+	greeting    []byte // the agent's initialize
+	initialized bool   // the agent said so
+	level       []byte // the agent's last logging/setLevel
+}
+
+// due returns what of h a daemon that heard done has not heard.
+func (h handshake) due(done handshake) handshake {
+	if h.greeting == nil {
+		// The agent's own lines make the session, in their order.
+		return handshake{}
+	}
+	due := handshake{initialized: h.initialized && !done.initialized}
+	if !bytes.Equal(h.greeting, done.greeting) {
+		due.greeting = h.greeting
+	}
+	if !bytes.Equal(h.level, done.level) {
+		due.level = h.level
+	}
+	return due
+}
+
+// asked returns the revision that an initialize asked for, "" if none.
+func asked(greeting []byte) string {
+	var m jsonrpc.Message
+	if jsonrpc.Peek(greeting, &m) != nil {
+		return ""
+	}
+	params := m.Params.In(greeting)
+	at, found, err := jsonrpc.Member(params, "protocolVersion")
+	if err != nil || !found {
+		return ""
+	}
+	version, err := jsonrpc.Unquote(at.In(params))
+	if err != nil {
+		return ""
+	}
+	return version
+}
+
+// shown is what lists the agent was given last.
+type shown struct {
+	seed maphash.Seed
+	sums [wire.Kinds]uint64
+	has  [wire.Kinds]bool
+}
+
+func (s *shown) set(k wire.Kind, result []byte) { s.sums[k], s.has[k] = s.sum(result), true }
+
+func (s *shown) sum(result []byte) uint64 { return maphash.Bytes(s.seed, result) }
+
+// replay repeats the handshake on one new link, under ids that no agent uses,
+// with a question for each list that the agent was shown.
+type replay struct {
+	prefix string // of the ids
+	asked  int
+	lines  []byte               // what is to be sent
+	waits  map[string]wire.Kind // raw ids without an answer; Kinds for no list
+
+	done    handshake // what the daemon has heard
+	shown   shown
+	changed [wire.Kinds]bool // the agent is to be told
+	heard   [][]byte         // other notifications, for the agent
+}
+
+func newReplay(prefix string) *replay {
+	return &replay{prefix: prefix, waits: map[string]wire.Kind{}}
+}
+
+// prepare makes lines what the daemon has yet to hear of h, and reports whether
+// that is anything.
+func (r *replay) prepare(h handshake, shown shown) bool {
+	due, before := h.due(r.done), r.shown
+	r.lines, r.done, r.shown = r.lines[:0], h, shown
+	if due.greeting != nil {
+		r.ask(due.greeting, wire.Kinds)
+	}
+	if due.initialized {
+		r.lines = append(wire.AppendNotification(r.lines, "notifications/initialized"), '\n')
+	}
+	if due.level != nil {
+		r.ask(due.level, wire.Kinds)
+	}
+	for k := range wire.Kinds {
+		// The agent may have been shown one since.
+		if h.greeting != nil && h.initialized && shown.has[k] && (due.initialized || !before.has[k]) {
+			r.ask([]byte(`{"jsonrpc":"2.0","id":0,"method":"`+k.ListMethod()+`"}`), k)
+		}
+	}
+	return len(r.lines) > 0
+}
+
+// ask adds request under an id of the bridge's own.
+func (r *replay) ask(request []byte, k wire.Kind) {
+	var m jsonrpc.Message
+	// The requests are the bridge's own, or were read and checked before.
+	_ = jsonrpc.Peek(request, &m)
+	r.asked++
+	id := strconv.Quote(r.prefix + strconv.Itoa(r.asked))
+	r.waits[id] = k
+	r.lines = append(jsonrpc.Splice(r.lines, request, jsonrpc.Edit{At: m.ID, With: []byte(id)}), '\n')
+}
+
+// hear takes one line of the daemon. Notifications about lists are settled by
+// the answer that comes after them: whatever changed before it is in it. None
+// is for an agent that has not said initialized (MCP-0).
+func (r *replay) hear(line []byte) {
+	var m jsonrpc.Message
+	if jsonrpc.Peek(line, &m) != nil {
+		return
+	}
+	switch m.Kind() {
+	case jsonrpc.Response:
+		id := string(m.ID.In(line))
+		k, ok := r.waits[id]
+		delete(r.waits, id)
+		if ok && k < wire.Kinds && m.Result.Present() {
+			r.changed[k] = r.shown.sum(m.Result.In(line)) != r.shown.sums[k]
+		}
+	case jsonrpc.Notification:
+		method, _ := jsonrpc.Text(m.Method.In(line))
+		for k := range wire.Kinds {
+			if string(method) == k.ChangedMethod() {
+				r.changed[k] = true
+				return
+			}
+		}
+		if r.done.initialized {
+			r.heard = append(r.heard, slices.Clone(line))
+		}
+	}
+}
+
+// news returns what the agent is to be told once the session is there again.
+func (r *replay) news() [][]byte {
+	news := r.heard
+	for k, changed := range r.changed {
+		if changed {
+			news = append(news, wire.AppendNotification(nil, wire.Kind(k).ChangedMethod()))
+		}
+	}
+	return news
+}
