@@ -87,12 +87,16 @@ func fileScenarios() []scenario {
 				d.remove("conf/" + name)
 			}
 		}},
-		{name: "through another hard link in its directory", want: 1,
+		{
+			name: "through another hard link in its directory", want: 1,
 			setup: func(d disk) { d.link(conf, "conf/other") },
-			do:    func(d disk) { d.write("conf/other", "two") }},
-		{name: "a directory takes its place", want: 1,
+			do:    func(d disk) { d.write("conf/other", "two") },
+		},
+		{
+			name: "a directory takes its place", want: 1,
 			do:    func(d disk) { d.remove(conf); d.mkdir(conf) },
-			after: "-"},
+			after: "-",
+		},
 		{name: "a FIFO takes its place", want: 1, do: func(d disk) {
 			d.remove(conf)
 			d.must(syscall.Mkfifo(d.path(conf), 0o600))
@@ -113,31 +117,41 @@ func vim(d disk, text string) {
 
 func linkScenarios() []scenario {
 	return []scenario{
-		{name: "ln -sfn: another target by rename", want: 1,
+		{
+			name: "ln -sfn: another target by rename", want: 1,
 			setup: func(d disk) { linked(d); d.create("dots/other", "two") },
 			do: func(d disk) {
 				d.symlink("../dots/other", "conf/harnessXYZ")
 				d.rename("conf/harnessXYZ", conf)
-			}},
-		{name: "ln -sfn: a target of the same content", want: 0,
+			},
+		},
+		{
+			name: "ln -sfn: a target of the same content", want: 0,
 			setup: func(d disk) { linked(d); d.create("dots/other", "one") },
 			do: func(d disk) {
 				d.symlink("../dots/other", "conf/harnessXYZ")
 				d.rename("conf/harnessXYZ", conf)
-			}},
-		{name: "edit the target in another directory", want: 1, setup: linked,
-			do: func(d disk) { d.write("dots/real.toml", "two") }},
-		{name: "replace the target in another directory", want: 1, setup: linked,
+			},
+		},
+		{
+			name: "edit the target in another directory", want: 1, setup: linked,
+			do: func(d disk) { d.write("dots/real.toml", "two") },
+		},
+		{
+			name: "replace the target in another directory", want: 1, setup: linked,
 			do: func(d disk) {
 				d.create("dots/.tmp", "two")
 				d.rename("dots/.tmp", "dots/real.toml")
-			}},
-		{name: "a dangling link gets its target", want: 1,
+			},
+		},
+		{
+			name: "a dangling link gets its target", want: 1,
 			setup: func(d disk) { d.remove(conf); d.symlink("../later/on/real.toml", conf) },
 			do: func(d disk) {
 				d.mkdir("later/on")
 				d.create("later/on/real.toml", "two")
-			}},
+			},
+		},
 		{name: "kubernetes: ..data swap", want: 1, setup: func(d disk) {
 			d.mkdir("conf/..1")
 			d.create("conf/..1/harness.toml", "one")
@@ -151,22 +165,29 @@ func linkScenarios() []scenario {
 			d.rename("conf/..data_tmp", "conf/..data")
 			d.removeAll("conf/..1")
 		}},
-		{name: "chain of three links: the target", want: 1, setup: chained,
-			do: func(d disk) { d.write("three/real", "two") }},
-		{name: "chain of three links: the middle", want: 1, setup: chained,
+		{
+			name: "chain of three links: the target", want: 1, setup: chained,
+			do: func(d disk) { d.write("three/real", "two") },
+		},
+		{
+			name: "chain of three links: the middle", want: 1, setup: chained,
 			do: func(d disk) {
 				d.mkdir("four")
 				d.create("four/real", "two")
 				d.symlink("../four/real", "one/new")
 				d.rename("one/new", "one/next")
-			}},
-		{name: "stow: the folded directory appears", want: 1,
+			},
+		},
+		{
+			name: "stow: the folded directory appears", want: 1,
 			setup: func(d disk) {
 				d.rename("conf", "stow")
 				d.write("stow/harness.toml", "two")
 			},
-			do: func(d disk) { d.symlink("stow", "conf") }},
-		{name: "stow: the folded directory is swapped", want: 1,
+			do: func(d disk) { d.symlink("stow", "conf") },
+		},
+		{
+			name: "stow: the folded directory is swapped", want: 1,
 			setup: func(d disk) {
 				d.rename("conf", "stow")
 				d.symlink("stow", "conf")
@@ -176,7 +197,8 @@ func linkScenarios() []scenario {
 			do: func(d disk) {
 				d.symlink("other", "conf.tmp")
 				d.rename("conf.tmp", "conf")
-			}},
+			},
+		},
 	}
 }
 
@@ -200,29 +222,44 @@ func chained(d disk) {
 
 func treeScenarios() []scenario {
 	return []scenario{
-		{name: "the directory is swapped", want: 1,
+		{
+			name: "the directory is swapped", want: 1,
 			setup: func(d disk) { d.mkdir("new"); d.create("new/harness.toml", "two") },
-			do:    func(d disk) { d.rename("conf", "old"); d.rename("new", "conf") }},
-		{name: "the directory is swapped for the same", want: 0,
+			do:    func(d disk) { d.rename("conf", "old"); d.rename("new", "conf") },
+		},
+		{
+			name: "the directory is swapped for the same", want: 0,
 			setup: func(d disk) { d.mkdir("new"); d.create("new/harness.toml", "one") },
-			do:    func(d disk) { d.rename("conf", "old"); d.rename("new", "conf") }},
-		{name: "the directory is removed and made again", want: 1,
-			do: func(d disk) { d.removeAll("conf"); d.mkdir("conf"); d.create(conf, "two") }},
-		{name: "the directory comes later", want: 1,
+			do:    func(d disk) { d.rename("conf", "old"); d.rename("new", "conf") },
+		},
+		{
+			name: "the directory is removed and made again", want: 1,
+			do: func(d disk) { d.removeAll("conf"); d.mkdir("conf"); d.create(conf, "two") },
+		},
+		{
+			name: "the directory comes later", want: 1,
 			setup: func(d disk) { d.removeAll("conf") },
-			do:    func(d disk) { d.mkdir("conf"); d.pause(30 * ms); d.create(conf, "two") }},
-		{name: "the directory is renamed away", want: 1,
-			do: func(d disk) { d.rename("conf", "gone") }, after: "-"},
-		{name: "the directory is renamed away and back", want: 0,
-			do: func(d disk) { d.rename("conf", "gone"); d.pause(50 * ms); d.rename("gone", "conf") }},
-		{name: "the directory above is renamed and replaced", want: 1,
+			do:    func(d disk) { d.mkdir("conf"); d.pause(30 * ms); d.create(conf, "two") },
+		},
+		{
+			name: "the directory is renamed away", want: 1,
+			do: func(d disk) { d.rename("conf", "gone") }, after: "-",
+		},
+		{
+			name: "the directory is renamed away and back", want: 0,
+			do: func(d disk) { d.rename("conf", "gone"); d.pause(50 * ms); d.rename("gone", "conf") },
+		},
+		{
+			name: "the directory above is renamed and replaced", want: 1,
 			setup: func(d disk) { deep(d) },
 			do: func(d disk) {
 				d.rename("top", "was")
 				d.mkdir("top/conf")
 				d.create("top/"+conf, "two")
-			}},
-		{name: "a tree comes later", want: 1,
+			},
+		},
+		{
+			name: "a tree comes later", want: 1,
 			setup: func(d disk) { deep(d); d.removeAll("top") },
 			do: func(d disk) {
 				d.mkdir("top")
@@ -230,7 +267,8 @@ func treeScenarios() []scenario {
 				d.mkdir("top/conf")
 				d.pause(30 * ms)
 				d.create("top/"+conf, "two")
-			}},
+			},
+		},
 	}
 }
 
@@ -262,27 +300,35 @@ func promptScenarios() []scenario {
 			d.remove("prompts/b.md")
 			d.create("prompts/c.md", "new")
 		}},
-		{name: "the target of a linked entry", want: 1, after: "elsewhere/l.md",
+		{
+			name: "the target of a linked entry", want: 1, after: "elsewhere/l.md",
 			setup: func(d disk) {
 				d.mkdir("elsewhere")
 				d.create("elsewhere/l.md", "one")
 				d.symlink("../elsewhere/l.md", "prompts/l.md")
 			},
-			do: func(d disk) { d.write("elsewhere/l.md", "new") }},
+			do: func(d disk) { d.write("elsewhere/l.md", "new") },
+		},
 		{name: "a FIFO among them is noted, not opened", want: 1, after: "prompts/a.md", do: func(d disk) {
 			d.must(syscall.Mkfifo(d.path("prompts/pipe.md"), 0o600))
 		}},
-		{name: "the prompt directory comes later", want: 1, after: "prompts/a.md",
+		{
+			name: "the prompt directory comes later", want: 1, after: "prompts/a.md",
 			setup: func(d disk) { d.removeAll("prompts") },
 			do: func(d disk) {
 				d.mkdir("prompts")
 				d.create("prompts/a.md", "one")
-			}},
-		{name: "the prompt directory is replaced", want: 1, after: "prompts/n.md",
+			},
+		},
+		{
+			name: "the prompt directory is replaced", want: 1, after: "prompts/n.md",
 			setup: func(d disk) { d.mkdir("new"); d.create("new/n.md", "one") },
-			do:    func(d disk) { d.rename("prompts", "old"); d.rename("new", "prompts") }},
-		{name: "the prompt directory is renamed away and back", want: 0, after: "prompts/a.md",
-			do: func(d disk) { d.rename("prompts", "away"); d.pause(50 * ms); d.rename("away", "prompts") }},
+			do:    func(d disk) { d.rename("prompts", "old"); d.rename("new", "prompts") },
+		},
+		{
+			name: "the prompt directory is renamed away and back", want: 0, after: "prompts/a.md",
+			do: func(d disk) { d.rename("prompts", "away"); d.pause(50 * ms); d.rename("away", "prompts") },
+		},
 		{name: "the prompt directory goes", want: 1, after: "-", do: func(d disk) { d.removeAll("prompts") }},
 		{name: "file and prompts together", want: 1, after: "prompts/a.md", do: func(d disk) {
 			d.write(conf, "two")

@@ -52,7 +52,6 @@ type demo struct {
 	log    *strings.Builder
 	daemon *exec.Cmd
 	agents []*demoAgent
-	config map[string]string // what the file says, by table
 }
 
 func newDemo(out io.Writer) (*demo, error) {
@@ -64,8 +63,10 @@ func newDemo(out io.Writer) (*demo, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a temporary home: %w", err)
 	}
-	env := []string{"HOME=" + home, "PATH=" + os.Getenv("PATH"), "HARNESS_STATE_DIR=" + filepath.Join(home, "state"),
-		"HARNESS_CONFIG=" + filepath.Join(home, "harness.toml"), "HARNESS_SOCKET=" + filepath.Join(home, "s")}
+	env := []string{
+		"HOME=" + home, "PATH=" + os.Getenv("PATH"), "HARNESS_STATE_DIR=" + filepath.Join(home, "state"),
+		"HARNESS_CONFIG=" + filepath.Join(home, "harness.toml"), "HARNESS_SOCKET=" + filepath.Join(home, "s"),
+	}
 	return &demo{out: out, exe: exe, home: home, env: env, log: &strings.Builder{}}, nil
 }
 

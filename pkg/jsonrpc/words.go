@@ -19,9 +19,6 @@ func load(b []byte, i int) uint64 { return binary.LittleEndian.Uint64(b[i:]) }
 // first returns how many bytes of a word lie before the first one marked.
 func first(mark uint64) int { return bits.TrailingZeros64(mark) / 8 }
 
-// equal marks the bytes of x that are c, which is ASCII.
-func equal(x uint64, c byte) uint64 { return minus(x^ones*uint64(c), 1) &^ x & highs }
-
 // minus takes n off each byte of x: what was less gets its top bit set.
 func minus(x uint64, n byte) uint64 { return x - ones*uint64(n) }
 

@@ -51,14 +51,22 @@ func TestDrain_WritesPlainLines(t *testing.T) {
 		{"lines", "one\ntwo\r\n\nlast", []string{"mcp.up: one", "mcp.up: two", "mcp.up: ", "mcp.up: last"}},
 		{"what acts", "\x1b[2Jgone\a\u202e\n", []string{`mcp.up: \x1b[2Jgone\x07\u202e`}},
 		{"a carriage return within", "10%\r20%\n", []string{`mcp.up: 10%\r20%`}},
-		{"a long line", strings.Repeat("x", lineLimit+3) + "\n",
-			[]string{"mcp.up: " + strings.Repeat("x", lineLimit), "mcp.up: xxx"}},
-		{"a line of just the limit", strings.Repeat("x", lineLimit) + "\ny\n",
-			[]string{"mcp.up: " + strings.Repeat("x", lineLimit), "mcp.up: y"}},
-		{"a long line, broken between runes", strings.Repeat("x", lineLimit-1) + "é!\n",
-			[]string{"mcp.up: " + strings.Repeat("x", lineLimit-1), "mcp.up: é!"}},
-		{"a long line of broken runes", strings.Repeat("\xa9", lineLimit+1),
-			[]string{"mcp.up: " + strings.Repeat(`\xa9`, lineLimit), `mcp.up: \xa9`}},
+		{
+			"a long line", strings.Repeat("x", lineLimit+3) + "\n",
+			[]string{"mcp.up: " + strings.Repeat("x", lineLimit), "mcp.up: xxx"},
+		},
+		{
+			"a line of just the limit", strings.Repeat("x", lineLimit) + "\ny\n",
+			[]string{"mcp.up: " + strings.Repeat("x", lineLimit), "mcp.up: y"},
+		},
+		{
+			"a long line, broken between runes", strings.Repeat("x", lineLimit-1) + "é!\n",
+			[]string{"mcp.up: " + strings.Repeat("x", lineLimit-1), "mcp.up: é!"},
+		},
+		{
+			"a long line of broken runes", strings.Repeat("\xa9", lineLimit+1),
+			[]string{"mcp.up: " + strings.Repeat(`\xa9`, lineLimit), `mcp.up: \xa9`},
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if diff := cmp.Diff(tc.want, drained(t, strings.NewReader(tc.in))); diff != "" {

@@ -52,18 +52,36 @@ func TestLog_RotatesAtItsSizeBetweenLines(t *testing.T) {
 		writes []string
 		want   map[string]string
 	}{
-		{"one file while it fits", 8, 2, []string{"one\n", "two\n"},
-			map[string]string{"log": "one\ntwo\n"}},
-		{"a second one when it does not", 8, 2, []string{"one\n", "two\n", "three\n"},
-			map[string]string{"log": "three\n", "log.1": "one\ntwo\n"}},
-		{"the oldest goes", 4, 2, []string{"1.\n", "2.\n", "3.\n", "4.\n"},
-			map[string]string{"log": "4.\n", "log.1": "3.\n", "log.2": "2.\n"}},
-		{"none is kept", 4, 0, []string{"1.\n", "2.\n"},
-			map[string]string{"log": "2.\n"}},
-		{"many lines at once are divided", 8, 2, []string{"one\ntwo\nthree\nfour\n"},
-			map[string]string{"log": "four\n", "log.1": "three\n", "log.2": "one\ntwo\n"}},
-		{"a line longer than a file has one of its own", 4, 2, []string{"1.\nvery long\n2.\n"},
-			map[string]string{"log": "2.\n", "log.1": "very long\n", "log.2": "1.\n"}},
+		{
+			"one file while it fits", 8, 2,
+			[]string{"one\n", "two\n"},
+			map[string]string{"log": "one\ntwo\n"},
+		},
+		{
+			"a second one when it does not", 8, 2,
+			[]string{"one\n", "two\n", "three\n"},
+			map[string]string{"log": "three\n", "log.1": "one\ntwo\n"},
+		},
+		{
+			"the oldest goes", 4, 2,
+			[]string{"1.\n", "2.\n", "3.\n", "4.\n"},
+			map[string]string{"log": "4.\n", "log.1": "3.\n", "log.2": "2.\n"},
+		},
+		{
+			"none is kept", 4, 0,
+			[]string{"1.\n", "2.\n"},
+			map[string]string{"log": "2.\n"},
+		},
+		{
+			"many lines at once are divided", 8, 2,
+			[]string{"one\ntwo\nthree\nfour\n"},
+			map[string]string{"log": "four\n", "log.1": "three\n", "log.2": "one\ntwo\n"},
+		},
+		{
+			"a line longer than a file has one of its own", 4, 2,
+			[]string{"1.\nvery long\n2.\n"},
+			map[string]string{"log": "2.\n", "log.1": "very long\n", "log.2": "1.\n"},
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "logs", "log")

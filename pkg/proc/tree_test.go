@@ -17,14 +17,22 @@ func TestParseStat_ReadsWhatTheKernelWrites(t *testing.T) {
 		name, in string
 		want     entry
 	}{
-		{"ordinary", "42 (cat) S 7 42 40 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 9876 1 2",
-			entry{ident{42, 9876}, 7, 42, 40, false}},
-		{"a name that looks like fields", "42 (a) S 1 (b) R 7 42 40 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 9876 1 2\n",
-			entry{ident{42, 9876}, 7, 42, 40, false}},
-		{"a zombie", "42 (cat) Z 7 42 40 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 9876 0 0",
-			entry{ident{42, 9876}, 7, 42, 40, true}},
-		{"a first thread that ended before the others", "42 (cat) Z 7 42 40 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 4 0 9876 0 0",
-			entry{ident{42, 9876}, 7, 42, 40, false}},
+		{
+			"ordinary", "42 (cat) S 7 42 40 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 9876 1 2",
+			entry{ident{42, 9876}, 7, 42, 40, false},
+		},
+		{
+			"a name that looks like fields", "42 (a) S 1 (b) R 7 42 40 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 9876 1 2\n",
+			entry{ident{42, 9876}, 7, 42, 40, false},
+		},
+		{
+			"a zombie", "42 (cat) Z 7 42 40 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 9876 0 0",
+			entry{ident{42, 9876}, 7, 42, 40, true},
+		},
+		{
+			"a first thread that ended before the others", "42 (cat) Z 7 42 40 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 4 0 9876 0 0",
+			entry{ident{42, 9876}, 7, 42, 40, false},
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got, err := parseStat([]byte(tc.in))
@@ -36,8 +44,10 @@ func TestParseStat_ReadsWhatTheKernelWrites(t *testing.T) {
 			}
 		})
 	}
-	for _, bad := range []string{"", "42", "42 (cat", "42 cat) S", "x (cat) S" + tail, "42 (cat) S 1", "(cat) S" + tail,
-		strings.Replace("42 (cat) S 7 42 40 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 9876", "9876", "-1", 1)} {
+	for _, bad := range []string{
+		"", "42", "42 (cat", "42 cat) S", "x (cat) S" + tail, "42 (cat) S 1", "(cat) S" + tail,
+		strings.Replace("42 (cat) S 7 42 40 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 9876", "9876", "-1", 1),
+	} {
 		if e, err := parseStat([]byte(bad)); err == nil {
 			t.Errorf("parseStat(%q) = %v", bad, e)
 		}
@@ -222,8 +232,10 @@ func TestAttribute_NeverOwnsTheDeadOrItself(t *testing.T) {
 		self := processes[3]
 		self.PID = 3
 		groups := []*group{{leader: ident{4, 4}, pipes: [3]uint64{1, 2, 3}}, {leader: ident{5, 5}}}
-		v := view{self: self, table: processes, adopted: slices.Collect(maps.Keys(processes)),
-			pipes: func(pid int) []uint64 { return []uint64{uint64(pid)} }}
+		v := view{
+			self: self, table: processes, adopted: slices.Collect(maps.Keys(processes)),
+			pipes: func(pid int) []uint64 { return []uint64{uint64(pid)} },
+		}
 		owner, lost := v.attribute(groups)
 		for pid, g := range owner {
 			e, ok := processes[pid]
