@@ -80,6 +80,9 @@ func (k Kept) equal(o Kept) bool {
 type Report struct {
 	State State
 	Plan  Plan // what was begun
+	// Read is true for a pass that read the files, false for one that an order
+	// was the reason of.
+	Read bool
 }
 
 // State is an immutable snapshot of what the loop has put in force.
@@ -116,6 +119,7 @@ type Loop struct {
 	// again after a panic goes on with them.
 	loaded    Loaded
 	read      time.Time // when loaded was
+	fresh     bool      // no pass has seen loaded yet
 	intents   Intents
 	kept      Kept
 	committed Kept
@@ -191,7 +195,7 @@ func (l *Loop) load(ctx context.Context) bool {
 		return false
 	}
 	l.world.Adopt()
-	l.loaded, l.read, l.intents = loaded, time.Now(), l.following(loaded)
+	l.loaded, l.read, l.fresh, l.intents = loaded, time.Now(), true, l.following(loaded)
 	return true
 }
 
@@ -223,7 +227,8 @@ func (l *Loop) pass() Plan {
 		s.Desired, s.Waiting = desired, l.pace.waiting()
 		s.At, s.OK, s.Faults, s.Warnings = l.read, len(l.loaded.Faults) == 0, l.loaded.Faults, l.loaded.Warnings
 	})
-	l.world.Report(Report{State: l.State(), Plan: plan})
+	l.world.Report(Report{State: l.State(), Plan: plan, Read: l.fresh})
+	l.fresh = false
 	if l.State().Published == 0 {
 		l.preview()
 	}

@@ -172,6 +172,9 @@ func TestOrder_IsAnIntentUntilTheFileChangesItsMind(t *testing.T) {
 		if p.State.Generation != 2 || p.State.Shown != p.State.Pass || !p.State.At.Equal(at) {
 			t.Errorf("passed: %+v", p)
 		}
+		if f.reports[len(f.reports)-1].Read {
+			t.Error("it is reported as a reading of the files")
+		}
 		if kept := f.commits[len(f.commits)-1]; kept.Intents["mcp.a"] != (Intent{File: true}) || kept.Generation != 2 {
 			t.Errorf("kept: %+v", kept)
 		}

@@ -23,7 +23,6 @@ func emitTo(hub *control.Hub) emitter {
 
 // said is what was reported last, so that a thing that stays is said once.
 type said struct {
-	read             time.Time // of the reading it was about
 	refused          bool
 	faults, warnings string
 }
@@ -32,8 +31,7 @@ type said struct {
 // each thing that happened, and nothing for a pass without news.
 func (w *world) Report(r reconcile.Report) {
 	s := r.State
-	if !s.At.Equal(w.said.read) {
-		w.said.read = s.At
+	if r.Read {
 		w.reportFaults(s)
 		w.reportWarnings(s)
 		if s.OK && (w.said.refused || len(r.Plan) > 0) {

@@ -65,13 +65,24 @@ func (s *stateDir) save(name string, v any) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("create a state directory: %w", err)
 	}
-	// Beside the file: renameio would try first whether /tmp would do. The
-	// mode is static, or that of an earlier file would be taken over.
-	err = renameio.WriteFile(path, append(data, '\n'), 0o600, renameio.WithTempDir(dir), renameio.WithStaticPermissions(0o600))
-	if err != nil {
+	if err := replace(path, append(data, '\n')); err != nil {
 		return fmt.Errorf("write the state file %s: %w", name, err)
 	}
 	return syncDir(dir)
+}
+
+// replace makes data the content of path, mode 0600 whatever was there before.
+func replace(path string, data []byte) error {
+	// Beside the file: renameio would try first whether /tmp would do.
+	f, err := renameio.NewPendingFile(path, renameio.WithTempDir(filepath.Dir(path)), renameio.WithStaticPermissions(0o600))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Cleanup() }() // does nothing once the file is in its place
+	if _, err := f.Write(data); err != nil {
+		return err
+	}
+	return f.CloseAtomicallyReplace()
 }
 
 func syncDir(path string) error {

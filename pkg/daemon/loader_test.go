@@ -1,0 +1,392 @@
+package daemon
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"harness/pkg/config"
+	"harness/reconcile"
+	"harness/watch"
+)
+
+// stillWatcher is a watcher that settles when the test says so.
+type stillWatcher struct {
+	sets [][]string
+	seen map[string][sha256.Size]byte
+}
+
+// Set implements [follower].
+func (w *stillWatcher) Set(items []watch.Item) {
+	var paths []string
+	for _, item := range items {
+		paths = append(paths, filepath.Base(item.Path))
+	}
+	w.sets = append(w.sets, paths)
+}
+
+// Seen implements [follower].
+func (w *stillWatcher) Seen(path string) ([sha256.Size]byte, bool) {
+	digest, ok := w.seen[path]
+	return digest, ok
+}
+
+// desk is a loader with its files.
+type desk struct {
+	t       *testing.T
+	dir     string
+	loader  *loader
+	watcher *stillWatcher
+	saved   map[string]any
+	log     bytes.Buffer
+}
+
+// newDesk is a loader over a directory without any file, after an earlier
+// daemon that knew good (nil: nothing).
+func newDesk(t *testing.T, good []byte) *desk {
+	t.Helper()
+	d := &desk{t: t, dir: t.TempDir(), watcher: &stillWatcher{seen: map[string][sha256.Size]byte{}}, saved: map[string]any{}}
+	env := config.Env{Home: d.dir, Lookup: func(name string) (string, bool) { return "value", name == "SET" }}
+	d.loader = newLoader(d.path("harness.toml"), good, env, d.watcher, func(name string, v any) { d.saved[name] = v }, slog.New(slog.NewTextHandler(&d.log, nil)))
+	return d
+}
+
+func (d *desk) path(name string) string { return filepath.Join(d.dir, name) }
+
+// write writes a file, and the watcher settles on it.
+func (d *desk) write(name, text string) {
+	d.t.Helper()
+	write(d.t, d.path(name), text)
+	d.watcher.seen[d.path(name)] = sha256.Sum256([]byte(text))
+}
+
+func (d *desk) remove(name string) {
+	d.t.Helper()
+	if err := os.Remove(d.path(name)); err != nil {
+		d.t.Fatal(err)
+	}
+	delete(d.watcher.seen, d.path(name))
+}
+
+// load reads the files and makes that count.
+func (d *desk) load() reconcile.Loaded {
+	d.t.Helper()
+	loaded := d.loader.load(d.t.Context())
+	d.loader.adopt()
+	return loaded
+}
+
+// keys are the upstreams that are asked for.
+func keys(l reconcile.Loaded) []string { return slices.Sorted(maps.Keys(l.Desired.Upstreams)) }
+
+// good returns the last good text on disk.
+func (d *desk) good() string {
+	g, _ := d.saved[lastGoodName(d.loader.path)].(lastGood)
+	return string(g.Text)
+}
+
+const oneUpstream = "[mcp.up]\ncmd = \"sh\"\n"
+
+func TestLoader_KeepsTheLastGoodConfigWhateverBecomesOfTheFile(t *testing.T) {
+	breaks := map[string]struct {
+		do   func(d *desk)
+		says string
+	}{
+		"half of it":     {func(d *desk) { d.write("harness.toml", oneUpstream[:18]) }, "harness.toml:"},
+		"removed":        {func(d *desk) { d.remove("harness.toml") }, "gone"},
+		"empty":          {func(d *desk) { d.write("harness.toml", "") }, "empty"},
+		"white space":    {func(d *desk) { d.write("harness.toml", " \r\n\t") }, "empty"},
+		"a mark alone":   {func(d *desk) { d.write("harness.toml", "\ufeff\n") }, "empty"},
+		"a directory":    {func(d *desk) { d.remove("harness.toml"); os.Mkdir(d.path("harness.toml"), 0o700) }, "not a regular file"},
+		"a pipe":         {func(d *desk) { d.remove("harness.toml"); syscall.Mkfifo(d.path("harness.toml"), 0o600) }, "not a regular file"},
+		"a link nowhere": {func(d *desk) { d.remove("harness.toml"); os.Symlink("nowhere", d.path("harness.toml")) }, "gone"},
+	}
+	for name, tt := range breaks {
+		t.Run(name, func(t *testing.T) {
+			d := newDesk(t, nil)
+			d.write("harness.toml", oneUpstream)
+			if l := d.load(); len(l.Faults) != 0 || d.good() != oneUpstream {
+				t.Fatalf("loaded %+v, kept %q", l, d.good())
+			}
+			tt.do(d)
+			for range 2 {
+				l := d.load()
+				if len(l.Faults) == 0 || !strings.Contains(l.Faults[0].String(), tt.says) || l.Faults[0].File != d.loader.path {
+					t.Errorf("faults: %v", l.Faults)
+				}
+				if diff := cmp.Diff([]string{"up"}, keys(l)); diff != "" || !l.File["mcp.up"] {
+					t.Errorf("upstreams (-want +got):\n%s\nenabled: %v", diff, l.File)
+				}
+			}
+			if d.good() != oneUpstream {
+				t.Errorf("kept: %q", d.good())
+			}
+			_ = os.Remove(d.path("harness.toml"))
+			d.write("harness.toml", "# no servers\n")
+			if l := d.load(); len(l.Faults) != 0 || len(keys(l)) != 0 || d.good() != "# no servers\n" {
+				t.Errorf("loaded %+v, kept %q", l, d.good())
+			}
+		})
+	}
+}
+
+func TestLoader_StartsOverABrokenFileOnTheLastGoodText(t *testing.T) {
+	d := newDesk(t, []byte(oneUpstream))
+	l := d.load()
+	if len(l.Faults) != 1 || !strings.Contains(l.Faults[0].Message, "gone") || len(keys(l)) != 1 || l.File == nil {
+		t.Errorf("without the file: %+v", l)
+	}
+	d.write("harness.toml", "[mcp.")
+	if l := d.load(); len(l.Faults) == 0 || len(keys(l)) != 1 {
+		t.Errorf("with a broken one: %+v", l)
+	}
+	if len(d.saved) != 0 {
+		t.Errorf("saved %v", d.saved)
+	}
+	d.write("harness.toml", oneUpstream)
+	if l := d.load(); len(l.Faults) != 0 || len(d.saved) != 0 {
+		t.Errorf("with the one that is kept: %+v, saved %v", l, d.saved)
+	}
+}
+
+func TestLoader_RunsAnEmptyFleetWhereNothingWasEverGood(t *testing.T) {
+	d := newDesk(t, nil)
+	l := d.load()
+	if len(l.Faults) != 1 || !strings.Contains(l.Faults[0].Message, "harness init") || len(keys(l)) != 0 || l.File != nil {
+		t.Errorf("without a file: %+v", l)
+	}
+	d.write("harness.toml", "[mcp.a]\ncmd = 5\n[mcp.b]\n")
+	if l := d.load(); len(l.Faults) != 2 || len(keys(l)) != 0 || l.File != nil {
+		t.Errorf("with a broken one: %+v", l)
+	}
+	if len(d.saved) != 0 {
+		t.Errorf("saved %v", d.saved)
+	}
+	if diff := cmp.Diff([][]string{{"harness.toml"}}, d.watcher.sets); diff != "" {
+		t.Errorf("followed (-want +got):\n%s", diff)
+	}
+	// Nothing is in force, so an empty file is what it says.
+	d.write("harness.toml", "")
+	for range 2 {
+		if l := d.load(); len(l.Faults) != 0 || l.File == nil {
+			t.Errorf("with an empty one: %+v", l)
+		}
+	}
+	d.remove("harness.toml")
+	if l := d.load(); len(l.Faults) != 1 || l.File == nil {
+		t.Errorf("without that: %+v", l)
+	}
+}
+
+func TestLoader_DoesNotGoOnFromATextThatIsNotValidAnyMore(t *testing.T) {
+	d := newDesk(t, []byte("[mcp.up]\ncmd = \"${UNSET}\"\n"))
+	if !strings.Contains(d.log.String(), "UNSET") {
+		t.Errorf("log: %s", &d.log)
+	}
+	d.write("harness.toml", "")
+	if l := d.load(); len(l.Faults) != 1 || l.File != nil || len(keys(l)) != 0 {
+		t.Errorf("over an empty file: %+v", l)
+	}
+	d.write("harness.toml", oneUpstream)
+	if l := d.load(); len(l.Faults) != 0 || d.good() != oneUpstream {
+		t.Errorf("over a good one: %+v", l)
+	}
+}
+
+func TestLoader_FollowsEnvFilesAndPromptsWhileAnEditIsRefused(t *testing.T) {
+	d := newDesk(t, nil)
+	d.write("secrets.env", "A=1\n")
+	d.write("prompts/p.md", "one\n")
+	d.write("harness.toml", "[mcp.prompts]\npaths = [\"prompts\"]\n[mcp.up]\ncmd = \"sh\"\nenv_file = \"secrets.env\"\n")
+	first := d.load()
+	d.write("harness.toml", "broken")
+	d.write("secrets.env", "A=2\n")
+	d.write("prompts/p.md", "two\n")
+	d.write("prompts/q.md", "new\n")
+	l := d.load()
+	before, after := first.Desired.Upstreams["up"].Launch, l.Desired.Upstreams["up"].Launch
+	if len(l.Faults) == 0 || before.EnvDigest == after.EnvDigest || strings.Contains(after.EnvDigest, "A=") {
+		t.Errorf("env_file: %q, then %q", before.EnvDigest, after.EnvDigest)
+	}
+	if len(l.Desired.Prompts) != 2 || string(l.Desired.Prompts[0].Body) != "two\n" {
+		t.Errorf("prompts: %+v", l.Desired.Prompts)
+	}
+	if diff := cmp.Diff([][]string{{"harness.toml", "secrets.env", "prompts"}}, d.watcher.sets); diff != "" {
+		t.Errorf("followed (-want +got):\n%s", diff)
+	}
+	d.remove("secrets.env")
+	if gone := d.load().Desired.Upstreams["up"].Launch; gone.EnvDigest == after.EnvDigest || gone.EnvDigest == "" {
+		t.Errorf("without the env_file: %q", gone.EnvDigest)
+	}
+}
+
+func TestLoader_KeepsNothingOfAReadingThatIsNotAdopted(t *testing.T) {
+	d := newDesk(t, nil)
+	d.write("prompts/p.md", "one\n")
+	text := "[mcp.prompts]\npaths = [\"prompts\"]\n"
+	d.write("harness.toml", text)
+	d.load()
+	saved, sets := len(d.saved), len(d.watcher.sets)
+	d.write("harness.toml", text+oneUpstream)
+	d.write("prompts/p.md", "two\n")
+	if l := d.loader.load(t.Context()); len(keys(l)) != 1 {
+		t.Errorf("loaded %+v", l)
+	}
+	d.write("harness.toml", "broken")
+	d.write("prompts/p.md", "---\nnever closed\n")
+	l := d.load()
+	if len(keys(l)) != 0 || len(l.Desired.Prompts) != 1 || string(l.Desired.Prompts[0].Body) != "one\n" {
+		t.Errorf("what was only looked at stayed: %+v", l.Desired)
+	}
+	if len(d.saved) != saved || d.good() != text || len(d.watcher.sets) != sets {
+		t.Errorf("saved %v, followed %v", d.saved, d.watcher.sets)
+	}
+}
+
+func TestLoader_ServesOnTheLastGoodVersionOfAPrompt(t *testing.T) {
+	d := newDesk(t, nil)
+	d.write("prompts/p.md", "one\n")
+	d.write("harness.toml", "[mcp.prompts]\npaths = [\"prompts\"]\n")
+	d.load()
+	d.write("prompts/p.md", "---\nnever closed\n")
+	for range 2 {
+		l := d.load()
+		if len(l.Faults) != 0 || len(l.Warnings) != 1 || !strings.Contains(l.Warnings[0].String(), "p.md:1: ") || string(l.Desired.Prompts[0].Body) != "one\n" {
+			t.Errorf("loaded %+v", l)
+		}
+	}
+}
+
+func TestLoader_WarnsOfAConfigThatOthersCanWrite(t *testing.T) {
+	d := newDesk(t, nil)
+	d.write("harness.toml", oneUpstream)
+	if l := d.load(); len(l.Warnings) != 0 {
+		t.Errorf("warnings: %v", l.Warnings)
+	}
+	if err := os.Chmod(d.path("harness.toml"), 0o620); err != nil {
+		t.Fatal(err)
+	}
+	if l := d.load(); len(l.Faults) != 0 || len(l.Warnings) != 1 || !strings.Contains(l.Warnings[0].Message, "0620") {
+		t.Errorf("loaded %+v", l)
+	}
+}
+
+func TestLoader_SaysWhichProgramWouldRun(t *testing.T) {
+	d := newDesk(t, nil)
+	bin := d.path("bin")
+	t.Setenv("PATH", bin)
+	write(t, filepath.Join(bin, "tool"), "#!/bin/sh\n")
+	if err := os.Chmod(filepath.Join(bin, "tool"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	d.write("harness.toml", "[mcp.a]\ncmd = \"tool\"\n[mcp.b]\ncmd = \"no-such-tool\"\n[mcp.c]\ncmd = \"./no-such-tool\"\n[mcp.d]\ncmd = \"no-such-tool\"\n")
+	u := d.load().Desired.Upstreams
+	if got := u["a"].Launch; got.Exe != filepath.Join(bin, "tool") || got.ExeErr != "" || got.Key != "a" {
+		t.Errorf("a: %+v", got)
+	}
+	for key, want := range map[string]string{"b": bin, "c": d.path("no-such-tool"), "d": bin} {
+		if got := u[key].Launch; got.Exe != "" || !strings.Contains(got.ExeErr, want) || got.Key != key {
+			t.Errorf("%s: %+v", key, got)
+		}
+	}
+}
+
+// writing writes the parts of a text with pauses, while a load goes on.
+func (d *desk) writing(pause time.Duration, name string, parts ...string) {
+	go func() {
+		text := ""
+		for _, part := range parts {
+			text += part
+			write(d.t, d.path("aside"), text)
+			if err := os.Rename(d.path("aside"), d.path(name)); err != nil {
+				d.t.Error(err)
+			}
+			time.Sleep(pause)
+		}
+	}()
+}
+
+func TestLoader_WaitsUntilTwoReadingsAgree(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t, nil)
+		d.write("harness.toml", "[server]\nsettle = \"20ms\"\n")
+		begun := time.Now()
+		d.load()
+		if took := time.Since(begun); took != 0 {
+			t.Errorf("the first load took %v", took)
+		}
+		d.writing(15*time.Millisecond, "harness.toml", "", oneUpstream[:12], oneUpstream[12:], "# more\n")
+		synctest.Wait()
+		begun = time.Now()
+		l := d.load()
+		if took := time.Since(begun); took != 80*time.Millisecond || len(keys(l)) != 1 || !strings.HasSuffix(d.good(), "# more\n") {
+			t.Errorf("after %v: %+v, kept %q", took, l, d.good())
+		}
+		// The settle time is the one in force; the watcher still has to see it.
+		begun = time.Now()
+		d.load()
+		if took := time.Since(begun); took != 50*time.Millisecond {
+			t.Errorf("the next one took %v", took)
+		}
+		d.write("harness.toml", oneUpstream)
+		begun = time.Now()
+		d.load()
+		if took := time.Since(begun); took != 0 {
+			t.Errorf("of what the watcher has settled on it took %v", took)
+		}
+	})
+}
+
+func TestLoader_TakesWhatThereIsOfAFileThatNeverRests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t, nil)
+		d.write("harness.toml", oneUpstream)
+		d.load()
+		d.writing(10*time.Millisecond, "harness.toml", append([]string{oneUpstream + "#\n"}, slices.Repeat([]string{"# more\n"}, 100)...)...)
+		synctest.Wait()
+		begun := time.Now()
+		l := d.load()
+		if took := time.Since(begun); took != longestSettle || len(l.Faults) != 0 {
+			t.Errorf("after %v: %+v", took, l)
+		}
+		time.Sleep(2 * time.Second)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		begun = time.Now()
+		d.loader.load(ctx)
+		if took := time.Since(begun); took != 0 {
+			t.Errorf("at the end of the daemon it took %v", took)
+		}
+	})
+}
+
+func TestLoader_WaitsForAPromptThatIsBeingReplaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t, nil)
+		d.write("prompts/p.md", "one\n")
+		d.write("harness.toml", "[mcp.prompts]\npaths = [\"prompts\"]\n")
+		d.load()
+		if err := os.Remove(d.path("prompts/p.md")); err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			time.Sleep(10 * time.Millisecond)
+			write(t, d.path("prompts/p.md"), "two\n")
+		}()
+		if l := d.load(); len(l.Desired.Prompts) != 1 || string(l.Desired.Prompts[0].Body) != "two\n" {
+			t.Errorf("prompts: %+v", l.Desired.Prompts)
+		}
+	})
+}
