@@ -40,13 +40,14 @@ type agent struct {
 
 // message is one line the agent got.
 type message struct {
-	at     time.Time
-	raw    []byte
-	ID     json.RawMessage
-	Method string
-	Params json.RawMessage
-	Result json.RawMessage
-	Error  *rpcError
+	at      time.Time
+	raw     []byte
+	JSONRPC string
+	ID      json.RawMessage
+	Method  string
+	Params  json.RawMessage
+	Result  json.RawMessage
+	Error   *rpcError
 }
 
 type rpcError struct {
@@ -143,17 +144,15 @@ func (a *agent) take(line []byte, whole bool) {
 
 // check decodes a line and says what is wrong with it.
 func (a *agent) check(line []byte, whole bool, m *message) string {
-	var fields map[string]json.RawMessage
 	switch {
 	case !whole:
 		return "a line without its end"
-	case json.Unmarshal(line, &fields) != nil || json.Unmarshal(line, m) != nil:
+	case json.Unmarshal(line, m) != nil:
 		return "not a JSON object"
-	case string(fields["jsonrpc"]) != `"2.0"`:
+	case m.JSONRPC != "2.0":
 		return "not JSON-RPC 2.0"
 	}
-	_, result := fields["result"]
-	_, fault := fields["error"]
+	result, fault := m.Result != nil, m.Error != nil
 	if m.Method != "" {
 		if result || fault {
 			return "a method and an answer in one"

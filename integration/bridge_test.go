@@ -212,7 +212,7 @@ func TestSessions_ASlowCallDelaysNobody(t *testing.T) {
 	for range 50 {
 		slow = append(slow, a.beginCall("up__sleep", map[string]any{"ms": 2000}))
 	}
-	big := a.beginCall("big__blob", map[string]any{"bytes": 20 << 20})
+	big := a.beginCall("big__blob", map[string]any{"bytes": 8 << 20})
 	start := time.Now()
 	for range 10 {
 		b.well("up")

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"harness/integration/fakeup"
+	"harness/pkg/control"
 )
 
 // home is a machine of its own for one test: a home directory, the XDG
@@ -287,13 +288,32 @@ func (u upstreamStatus) isPending() bool {
 	return s != "" && s != "null" && s != "false"
 }
 
+// control asks the daemon something and reads the answer into out. Tests ask
+// what they poll here and not through the command, whose start costs more than
+// the answer; the shapes are the same, and a script holds the command to them.
+func (h *home) control(ask func(context.Context, *control.Client) (any, error), out any) {
+	h.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 4*patience)
+	defer cancel()
+	c, err := control.Dial(ctx, h.socket())
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer c.Close()
+	answer, err := ask(ctx, c)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	if err := json.Unmarshal([]byte(marshal(h.t, answer)), out); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
 // status asks the daemon how it is.
 func (h *home) status() status {
 	h.t.Helper()
 	var s status
-	if out := h.must("status", "--json"); json.Unmarshal([]byte(out), &s) != nil {
-		h.t.Fatalf("status --json is %s", out)
-	}
+	h.control(func(ctx context.Context, c *control.Client) (any, error) { return c.Status(ctx) }, &s)
 	return s
 }
 
@@ -347,23 +367,25 @@ func (r reloaded) actions() []string {
 	return all
 }
 
-// reload runs `reload --json` and returns what it says and how it ended.
-func (h *home) reload(args ...string) (reloaded, int) {
+// reload makes the daemon read its files now.
+func (h *home) reload(req control.ReloadRequest) reloaded {
 	h.t.Helper()
-	o := h.harness(append([]string{"reload", "--json"}, args...)...)
 	var r reloaded
-	if err := json.Unmarshal([]byte(o.stdout), &r); err != nil {
-		h.t.Fatalf("%v: %v", o, err)
-	}
-	return r, o.code
+	h.control(func(ctx context.Context, c *control.Client) (any, error) { return c.Reload(ctx, req) }, &r)
+	return r
 }
 
-// mustReload is a reload that has to be taken.
-func (h *home) mustReload(args ...string) reloaded {
+// mustReload is a reload that has to be taken. It waits for what starts as
+// long as `harness reload` does, or as long as it is told.
+func (h *home) mustReload(wait ...time.Duration) reloaded {
 	h.t.Helper()
-	r, code := h.reload(args...)
-	if code != 0 || !r.OK {
-		h.t.Fatalf("reload: exit %d, %+v", code, r)
+	limit := 5 * time.Second
+	if len(wait) > 0 {
+		limit = wait[0]
+	}
+	r := h.reload(control.ReloadRequest{WaitMS: limit.Milliseconds()})
+	if !r.OK {
+		h.t.Fatalf("reload: %+v", r)
 	}
 	return r
 }

@@ -298,7 +298,7 @@ func TestLists_OfTheLastRunAreServedBeforeASlowUpstreamIsUp(t *testing.T) {
 	d.stop()
 	h.remove("gate")
 	d = h.start()
-	d.mustReload("--wait", "10ms")
+	d.mustReload(10 * time.Millisecond)
 	a := d.connected()
 	if d := cmp.Diff(want, a.toolNames()); d != "" {
 		t.Errorf("tools before it is up:\n%s", d)

@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -11,6 +12,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"harness/pkg/control"
 )
 
 // seen is the bound for an edit to be in force, with the default settle time
@@ -530,14 +533,14 @@ const deliberate = "[server]\nsettle = \"500ms\"\n"
 
 // race edits and reloads until the reload was there before the daemon, which
 // on a machine that is not too busy is at once. It returns what that one said.
-func (d *daemon) race(edit func(n int), args ...string) reloaded {
+func (d *daemon) race(edit func(n int), req control.ReloadRequest) reloaded {
 	d.t.Helper()
 	var r reloaded
 	n := 0
 	eventually(d.t, "a reload that is there before the daemon", func() bool {
 		n++
 		edit(n)
-		r, _ = d.reload(args...)
+		r = d.reload(req)
 		return slices.ContainsFunc(r.Changed, func(c change) bool { return c.Action == "start" })
 	})
 	return r
@@ -557,7 +560,7 @@ func TestReload_DryRunAppliesNothing(t *testing.T) {
 		edited = time.Now()
 		secret := fmt.Sprintf(`{ SECRET = "s3cr3t-%d" }`, n)
 		h.configure(deliberate, set(h.upstream("ok"), "env", secret), h.upstream("new"))
-	}, "--dry-run")
+	}, control.ReloadRequest{DryRun: true})
 	for _, want := range []string{"swap upstream ok", "start upstream new", "stop upstream gone"} {
 		if !slices.Contains(plan.actions(), want) {
 			t.Errorf("the plan has no %q: %v", want, plan.actions())
@@ -587,7 +590,7 @@ func TestReload_SaysWhatChangedAndWarnsOfWhatDoesNotComeUp(t *testing.T) {
 	d.mustReload()
 	r := d.race(func(n int) {
 		h.configure(deliberate, h.upstream("ok"), h.upstream(fmt.Sprintf("up%d", n)), h.table(fmt.Sprintf("bad%d", n), "no-such-program", nil))
-	})
+	}, control.ReloadRequest{WaitMS: 5000})
 	for _, c := range r.Changed {
 		switch name := strings.TrimRight(c.Name, "0123456789"); {
 		case c.Kind != "upstream", c.Reason == "":
@@ -612,10 +615,14 @@ func TestReload_ARefusalIsExitOneAndSaysWhere(t *testing.T) {
 	d := h.run(h.upstream("ok"))
 	before := d.status().Generation
 	h.edit(h.upstream("ok"), "[mcp.up]\ncmd = 5\n")
-	for _, args := range [][]string{nil, {"--dry-run"}} {
-		r, code := d.reload(args...)
-		if code != 1 || r.OK || len(r.Errors) != 1 || r.Errors[0].Key != "mcp.up.cmd" || r.Errors[0].File != h.config() || r.Generation != before {
-			t.Errorf("%v: exit %d, %+v", args, code, r)
+	for _, args := range [][]string{{"reload", "--json"}, {"reload", "--json", "--dry-run"}} {
+		o := d.harness(args...)
+		var r reloaded
+		if err := json.Unmarshal([]byte(o.stdout), &r); err != nil {
+			t.Fatal(o, err)
+		}
+		if o.code != 1 || r.OK || len(r.Errors) != 1 || r.Errors[0].Key != "mcp.up.cmd" || r.Errors[0].File != h.config() || r.Generation != before {
+			t.Error(o)
 		}
 	}
 	d.connected().well("ok")

@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"harness/pkg/control"
 )
 
 // The size of the soak. The defaults are what every run of the tests can
@@ -104,7 +106,7 @@ func TestSoak_RandomEditsUnderConstantCallsLoseNothing(t *testing.T) {
 	first := f.text()
 	h.write(h.config(), first)
 	d := h.start()
-	d.mustReload("--wait", "60s")
+	d.mustReload(time.Minute)
 	s := &soak{t: t, f: f}
 	for range *soakSessions {
 		s.agents = append(s.agents, d.connected())
@@ -119,13 +121,13 @@ func TestSoak_RandomEditsUnderConstantCallsLoseNothing(t *testing.T) {
 	s.edit(d, rand.New(rand.NewPCG(*soakSeed, 1<<32)))
 
 	// The running set is the file's.
-	r := d.mustReload("--wait", "30s")
+	r := d.mustReload(30 * time.Second)
 	t.Logf("%d calls during %d edits, generation %d", s.calls.Load(), *soakEdits, r.Generation)
 	s.sameAsFile(d)
 
 	// Back at the first text, what there is is what there was.
 	h.write(h.config(), first)
-	d.mustReload("--wait", "30s")
+	d.mustReload(30 * time.Second)
 	cancel()
 	s.calling.Wait()
 	eventually(t, "as many processes and descriptors as before", func() bool { return d.take(f).counts == before.counts })
@@ -182,9 +184,8 @@ func (s *soak) edit(d *daemon, rnd *rand.Rand) {
 		}
 		switch rnd.IntN(4) {
 		case 0:
-			r, code := d.reload("--wait", "2s")
-			if (code == 0) != (i%3 != 0) {
-				s.t.Errorf("edit %d, %s: exit %d, %+v", i, what, code, r)
+			if r := d.reload(control.ReloadRequest{WaitMS: 2000}); r.OK != (i%3 != 0) {
+				s.t.Errorf("edit %d, %s: %+v", i, what, r)
 			}
 		case 1:
 			<-time.After(time.Duration(rnd.IntN(150)) * time.Millisecond) // a person types

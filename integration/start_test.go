@@ -16,7 +16,7 @@ func TestC05_ASlowFirstStartIsWaitedForAndDelaysNobody(t *testing.T) {
 	h.configure(quick, h.upstream("up", "-start-gate", h.path("gate")), h.upstream("ok"))
 	d := h.start()
 	d.awaitState("ok", "running")
-	d.mustReload("--wait", "10ms")
+	d.mustReload(10 * time.Millisecond)
 
 	a := d.agent()
 	start := time.Now()
