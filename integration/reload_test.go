@@ -481,9 +481,7 @@ func TestRemove_LetsCallsInFlightEndAndFailsTheRest(t *testing.T) {
 		t.Errorf("one that does not: %s", r)
 	}
 	eventually(t, "it is stopped", func() bool { return len(mentioning(t, h.recordFile("up"))) == 0 })
-	if _, ok := d.status().find("up"); ok {
-		t.Error("status still has it")
-	}
+	eventually(t, "status has it no longer", func() bool { _, ok := d.status().find("up"); return !ok })
 	a.well("ok")
 	if n := a.count(toolsChanged); n != 1 {
 		t.Errorf("%d notifications for one removal", n)
