@@ -14,7 +14,7 @@ import (
 // speak it alone are recognised, not served.
 const statelessRevision = "2026-07-28"
 
-// Bounds of one listing, against a server that never ends it.
+// maxPages bounds one listing, against a server that never ends it.
 const maxPages = 1000
 
 // greeting is what an upstream said of itself in initialize.
@@ -88,6 +88,7 @@ func (l *life) greet(timeout time.Duration) (greeting, error) {
 	if err != nil {
 		return greeting{}, err
 	}
+	l.log().Debug("initialized", "revision", quoted(g.revision), "tools", g.tools)
 	l.conn.write([]byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`))
 	return g, nil
 }
