@@ -176,9 +176,14 @@ func (a *agent) check(line []byte, whole bool, m *message) string {
 	return ""
 }
 
-// end closes stdin and demands a clean exit and a clean record.
+// end closes stdin and demands a clean exit and a clean record. A bridge that
+// would wait for answers that never come is told to go.
 func (a *agent) end() {
 	a.in.Close()
+	if a.alive() && a.waits() {
+		a.bySignal = true
+		a.cmd.Process.Signal(syscall.SIGTERM)
+	}
 	select {
 	case <-a.exited:
 	case <-time.After(patience):
@@ -200,6 +205,18 @@ func (a *agent) end() {
 	if a.t.Failed() && a.stderr.String() != "" {
 		a.t.Logf("stderr of the bridge:\n%s", a.stderr)
 	}
+}
+
+// waits reports whether a request has no answer yet.
+func (a *agent) waits() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, c := range a.asked {
+		if !c.done {
+			return true
+		}
+	}
+	return false
 }
 
 // alive reports whether the bridge still runs.

@@ -208,23 +208,17 @@ func TestSessions_ASlowCallDelaysNobody(t *testing.T) {
 	h := newHome(t)
 	d := h.run(h.upstream("up"), h.upstream("big"), h.upstream("ok"))
 	a, b := d.connected(), d.connected()
-	var slow []*call
 	for range 50 {
-		slow = append(slow, a.beginCall("up__sleep", map[string]any{"ms": 2000}))
+		a.beginCall("up__hang", nil)
 	}
 	big := a.beginCall("big__blob", map[string]any{"bytes": 8 << 20})
-	start := time.Now()
 	for range 10 {
 		b.well("up")
 		b.well("ok")
+		a.well("up")
 	}
-	if took := time.Since(start); took > within(time.Second) {
-		t.Errorf("twenty quick calls of another session took %v", took)
-	}
-	for _, c := range append(slow, big) {
-		if r := c.result(); !r.ok() {
-			t.Errorf("got %.200s", r)
-		}
+	if r := big.result(); len(r.text()) != 8<<20 {
+		t.Errorf("%d bytes of the large one", len(r.text()))
 	}
 }
 
@@ -300,20 +294,19 @@ func TestUpstream_ThatDoesNotReadFailsItsCallersAlone(t *testing.T) {
 	}
 	b.well("ok")
 	a.well("ok")
-	failed := 0
-	for _, c := range calls {
-		select {
-		case m := <-c.answer:
-			if r := resultOf(t, m); r.ok() || r.code() == "" {
-				t.Errorf("got %.300s", r)
+	eventually(t, "a call over what may wait for an upstream that does not read fails", func() bool {
+		for _, c := range calls {
+			select {
+			case m := <-c.answer:
+				if r := resultOf(t, m); r.ok() || r.code() == "" {
+					t.Errorf("got %.300s", r)
+				}
+				return true
+			default:
 			}
-			failed++
-		case <-time.After(within(500 * time.Millisecond)):
 		}
-	}
-	if failed == 0 {
-		t.Error("eight calls of nearly the limit wait for an upstream that does not read")
-	}
+		return false
+	})
 	b.well("ok")
 }
 

@@ -54,15 +54,11 @@ func bin(t testing.TB) string {
 	return dir
 }
 
-// within is a time the specification allows, stretched for tests that share
-// the machine with others, and again for a binary that the race detector slows
-// down. The benchmarks hold the figures themselves.
-func within(d time.Duration) time.Duration {
-	if raceEnabled {
-		return 4 * d
-	}
-	return 2 * d
-}
+// within is a time the specification allows, ten times over: tests share the
+// machine with whatever else runs on it, and the race detector has its price.
+// What it tells apart is "at once" from "after a timeout". The benchmarks hold
+// the figures themselves.
+func within(d time.Duration) time.Duration { return 10 * d }
 
 // patience is how long a test waits for what has no bound of its own. It is
 // spent only by a test that fails.
