@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"harness/integration/fakeup"
 )
 
 func TestDaemon_ASecondOneFailsAtOnceNamingTheFirst(t *testing.T) {
@@ -100,7 +102,7 @@ func TestDaemon_ASecondSignalEndsItAtOnce(t *testing.T) {
 	d := h.start()
 	d.mustReload()
 	signal(t, d.pid(), syscall.SIGTERM)
-	eventually(t, "it is stopping", func() bool { return len(h.record("up")) > 0 && h.record("up")[len(h.record("up"))-1].What == "eof" })
+	eventually(t, "it is stopping", func() bool { return fakeup.Count(h.record("up"), fakeup.EOF, "") == 1 })
 	start := time.Now()
 	d.killed = true // its exit code is not ours to say
 	signal(t, d.pid(), syscall.SIGTERM)
