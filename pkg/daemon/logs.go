@@ -135,17 +135,20 @@ func (l logFile) is(f *os.File, i int) bool {
 	return err == nil && os.SameFile(mine, there)
 }
 
-// index is which file f is by now. One that is among them no more counts as
-// older than all of them.
+// index is which file f is by now. One that was removed counts as the one
+// before the current: what may lie between is not worth a guess. While the log
+// is rotated one name is missing, so it takes two to end the search.
 func (l logFile) index(f *os.File) int {
-	for i := 0; ; i++ {
+	for i, missing := 0, 0; missing < 2; i++ {
 		if l.is(f, i) {
 			return i
 		}
-		if _, err := os.Stat(l.name(i)); err != nil && i > 0 {
-			return i
+		missing++
+		if _, err := os.Stat(l.name(i)); err == nil {
+			missing = 0
 		}
 	}
+	return 1
 }
 
 // catchUp writes what was appended to f and returns the file to go on with: f,
