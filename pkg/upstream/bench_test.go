@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -129,7 +130,7 @@ func BenchmarkRelay(b *testing.B) {
 		b.Run(bc.name, func(b *testing.B) {
 			r := makeRig(b, func(o Options) *Pool { return newPool(o, pipes{}) })
 			l := r.launch("up", script{})
-			l.Env[fakeVariable] = fmt.Sprint(bc.size)
+			l.Env[fakeVariable] = strconv.Itoa(bc.size)
 			u := r.startReal(l)
 			c := &caller{ready: make(chan int, 64)}
 			line := []byte(`{"jsonrpc":"2.0","id":12345,"method":"tools/call","params":{"name":"up__echo","arguments":{"text":"` +
@@ -147,6 +148,7 @@ func BenchmarkRelay(b *testing.B) {
 
 // relayAll keeps calls in flight until b.N have been answered.
 func relayAll(b *testing.B, u *Unit, c *caller, line []byte, m *jsonrpc.Message, inFlight int) {
+	b.Helper()
 	var batch jsonrpc.Batch
 	tool, open := []byte(`"echo"`), 0
 	for sent := 0; sent < b.N || open > 0; {

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -81,12 +82,9 @@ func deliver(failed []failure) {
 type flushes struct{ owners []jsonrpc.Owner }
 
 func (f *flushes) add(o jsonrpc.Owner) {
-	for _, known := range f.owners {
-		if known == o {
-			return
-		}
+	if !slices.Contains(f.owners, o) {
+		f.owners = append(f.owners, o)
 	}
-	f.owners = append(f.owners, o)
 }
 
 func (f *flushes) flush() {

@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"testing"
 
@@ -29,7 +30,7 @@ func TestConn_FlushesEachOwnerOnceForWhatCameInTogether(t *testing.T) {
 	for _, id := range []string{"5", "1", "2", "6", "3", "4"} {
 		lines = append(lines, `{"jsonrpc":"2.0","id":`+id+`,"result":{}}`+"\n"...)
 	}
-	if err := c.read(jsonrpc.NewReader(bytes.NewReader(lines), readBuffer, 1<<20)); err != io.EOF {
+	if err := c.read(jsonrpc.NewReader(bytes.NewReader(lines), readBuffer, 1<<20)); !errors.Is(err, io.EOF) {
 		t.Fatal(err)
 	}
 	x.once(t)
@@ -37,7 +38,7 @@ func TestConn_FlushesEachOwnerOnceForWhatCameInTogether(t *testing.T) {
 	if diff := cmp.Diff([]int{1, 1}, []int{x.flushed, y.flushed}); diff != "" {
 		t.Error(diff)
 	}
-	c.out.Close()
+	_ = c.out.Close()
 }
 
 func TestConn_TakesNoAnswerFromTheWrongProcess(t *testing.T) {
@@ -52,8 +53,8 @@ func TestConn_TakesNoAnswerFromTheWrongProcess(t *testing.T) {
 	old.line([]byte(`{"jsonrpc":"2.0","id":1,"result":{}}`))
 	old.line([]byte(`{"jsonrpc":"2.0","id":1,"result":{}}`))
 	a.once(t)
-	old.out.Close()
-	other.out.Close()
+	_ = old.out.Close()
+	_ = other.out.Close()
 }
 
 // FuzzConn feeds lines of a hostile upstream to a connection with two calls
@@ -73,7 +74,7 @@ func FuzzConn(f *testing.F) {
 		u, a := &Unit{key: "up", board: b}, newAgent()
 		params := `{"name":"up__echo","_meta":{"progressToken":7}}`
 		open := []*outcome{a.send(u, "echo", params, []byte("7")), a.send(u, "echo", params, []byte("7"))}
-		if err := c.read(jsonrpc.NewReader(bytes.NewReader(data), readBuffer, 1<<16)); err != io.EOF {
+		if err := c.read(jsonrpc.NewReader(bytes.NewReader(data), readBuffer, 1<<16)); !errors.Is(err, io.EOF) {
 			t.Fatal(err)
 		}
 		deliver(b.cutAll(c, outage{state: Restarting}))
@@ -83,6 +84,6 @@ func FuzzConn(f *testing.F) {
 				t.Error("a call with an outcome could be cancelled")
 			}
 		}
-		c.out.Close()
+		_ = c.out.Close()
 	})
 }

@@ -105,7 +105,8 @@ func (f *faker) run() {
 func (f *faker) print(s string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	io.WriteString(f.out, s)
+	// Nobody may be reading any more.
+	_, _ = io.WriteString(f.out, s)
 }
 
 func (f *faker) answer(id json.RawMessage, result string) {
@@ -143,7 +144,7 @@ func (f *faker) handle(r request) {
 }
 
 // say writes a line to stderr: what the fake was told.
-func (f *faker) say(text string) { io.WriteString(f.err, text+"\n") }
+func (f *faker) say(text string) { _, _ = io.WriteString(f.err, text+"\n") }
 
 func (f *faker) initialize(r request) {
 	switch {
@@ -433,7 +434,7 @@ func (c *memoryChild) kill() { c.die(proc.Exit{Code: -1, Signal: "SIGKILL", At: 
 
 // Stop climbs the ladder of LIF-3.
 func (c *memoryChild) Stop(grace time.Duration) {
-	c.stdin.Close()
+	_ = c.stdin.Close() // it never fails
 	select {
 	case <-c.exited:
 		return

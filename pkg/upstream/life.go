@@ -160,7 +160,7 @@ func (l *life) crash(err error) {
 	}
 	o := l.unit.exited(l.id, reason)
 	deliver(l.unit.board.cutAll(l.conn, o))
-	l.conn.out.Close()
+	_ = l.conn.out.Close() // it never fails
 	l.child.Stop(grace)
 }
 
@@ -187,7 +187,7 @@ func (l *life) leave() {
 		why = err.Error()
 	}
 	deliver(l.unit.board.cutAll(l.conn, l.unit.outage(why)))
-	l.conn.out.Close()
+	_ = l.conn.out.Close() // it never fails
 	l.child.Stop(l.unit.stopGrace())
 }
 
@@ -240,7 +240,7 @@ func (l *life) abandon() {
 		return
 	}
 	deliver(l.unit.board.cutAll(l.conn, o))
-	l.conn.out.Close()
+	_ = l.conn.out.Close() // it never fails
 	l.child.Stop(0)
 	l.clear()
 }

@@ -38,10 +38,10 @@ func definitionDigest(l config.Launch) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// appendManifest appends the kept form of o to dst. The tools are appended as
-// they were sent: encoding/json would compact and escape them.
-func appendManifest(dst []byte, l config.Launch, o *Offer) []byte {
-	dst = append(dst, `{"schema":"`+manifestSchema+`","key":`...)
+// manifest returns the kept form of o. The tools are in it as they were sent:
+// encoding/json would compact and escape them.
+func manifest(l config.Launch, o *Offer) []byte {
+	dst := append([]byte(nil), `{"schema":"`+manifestSchema+`","key":`...)
 	dst = wire.AppendQuoted(dst, l.Key)
 	dst = append(dst, `,"definition":"`+definitionDigest(l)...)
 	dst = append(dst, `","sha256":"`...)
@@ -122,7 +122,7 @@ func (s manifests) load(l config.Launch) (*Offer, error) {
 // atomically, and it and its directory are synced.
 func (s manifests) store(l config.Launch, o *Offer) error {
 	path := s.path(l.Key)
-	data := appendManifest(nil, l, o)
+	data := manifest(l, o)
 	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, data) {
 		return nil
 	}

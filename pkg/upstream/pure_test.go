@@ -379,14 +379,14 @@ func TestManifest_IsOfOneDefinitionWithoutItsSecrets(t *testing.T) {
 
 func TestManifest_SetsATornOrForeignFileAside(t *testing.T) {
 	l := definition("cmd")
-	whole := appendManifest(nil, l, offerOf("a", "b"))
+	whole := manifest(l, offerOf("a", "b"))
 	other := definition("cmd")
 	other.Key = "down"
 	for name, text := range map[string][]byte{
 		"torn":    whole[:len(whole)/2],
 		"empty":   {},
 		"foreign": []byte(`{"schema":"something/else"}`),
-		"another": appendManifest(nil, other, offerOf("a")),
+		"another": manifest(other, offerOf("a")),
 		"edited":  []byte(strings.Replace(string(whole), `"name":"a"`, `"name":"z"`, 1)),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -441,14 +441,14 @@ func FuzzParsePage(f *testing.F) {
 
 func FuzzParseManifest(f *testing.F) {
 	l := definition("cmd")
-	f.Add(appendManifest(nil, l, offerOf("a", "b")))
+	f.Add(manifest(l, offerOf("a", "b")))
 	f.Add([]byte(`{"schema":"harness/manifest/v1","key":"up"}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		o, err := parseManifest(data, l)
 		if err != nil || o == nil {
 			return
 		}
-		again, err := parseManifest(appendManifest(nil, l, o), l)
+		again, err := parseManifest(manifest(l, o), l)
 		if err != nil || !sameContent(o, again) {
 			t.Errorf("kept again it is %v, %v", again, err)
 		}

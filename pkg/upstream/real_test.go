@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -15,14 +16,14 @@ import (
 )
 
 // newRealRig serves a pool of real processes: the test binary run again.
-func newRealRig(t testing.TB) *rig {
-	t.Helper()
-	host, err := proc.NewHost(t.TempDir(), slog.New(slog.DiscardHandler))
+func newRealRig(tb testing.TB) *rig {
+	tb.Helper()
+	host, err := proc.NewHost(tb.TempDir(), slog.New(slog.DiscardHandler))
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(host.Close)
-	return makeRig(t, func(o Options) *Pool {
+	tb.Cleanup(host.Close)
+	return makeRig(tb, func(o Options) *Pool {
 		o.Host = host
 		return NewPool(o)
 	})
@@ -113,7 +114,7 @@ func TestRealProcess_GetsItsSecretsAndNobodyElseDoes_C63(t *testing.T) {
 	if got := a.call(u, "env", "{}").wait(t); !strings.Contains(got, "another-canary") {
 		t.Errorf("after the change the process got %s", got)
 	}
-	told := fmt.Sprintf("%+v %v %s", r.status("up").Error, r.messages(), r.log("up"))
+	told := append(r.messages(), r.status("up").Error, r.log())
 	files, err := filepath.Glob(r.dir + "/manifests/*")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("kept lists: %v, %v", files, err)
@@ -123,9 +124,9 @@ func TestRealProcess_GetsItsSecretsAndNobodyElseDoes_C63(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		told += string(data)
+		told = append(told, string(data))
 	}
-	if strings.Contains(told, "canary") {
+	if strings.Contains(strings.Join(told, "\n"), "canary") {
 		t.Errorf("a secret was told: %s", told)
 	}
 }
@@ -152,7 +153,7 @@ func TestRealProcess_IsDrainedWhateverItWritesToStderr_C51(t *testing.T) {
 	if got := a.call(u, "echo", "1").wait(t); !strings.Contains(got, "result") {
 		t.Errorf("answer: %s", got)
 	}
-	until(t, "the end of the log", func() bool { return strings.Contains(r.log("up"), "end of it") })
+	until(t, "the end of the log", func() bool { return strings.Contains(r.log(), "end of it") })
 }
 
 func TestRealProcess_SwapsUnderLoadWithoutAFailedCall(t *testing.T) {
@@ -172,7 +173,7 @@ func TestRealProcess_SwapsUnderLoadWithoutAFailedCall(t *testing.T) {
 					return
 				default:
 				}
-				if o := agents[i].call(u, "echo", fmt.Sprint(n)); !strings.Contains(o.wait(t), "result") {
+				if o := agents[i].call(u, "echo", strconv.Itoa(n)); !strings.Contains(o.wait(t), "result") {
 					t.Errorf("a call failed: %s", o.text)
 				}
 			}

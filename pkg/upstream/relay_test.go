@@ -10,7 +10,8 @@ import (
 )
 
 func TestRelay_SplicesIdNameAndTokenAndNothingElse(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, func(r *rig) {
+		t := r.t
 		u, a := r.start(script{}), newAgent()
 		args := `{"n":[9007199254740993, -0, 1e400, 1.0],"s":"\u00fc\/"}`
 		got := a.call(u, "echo", args).wait(t)
@@ -23,7 +24,8 @@ func TestRelay_SplicesIdNameAndTokenAndNothingElse(t *testing.T) {
 }
 
 func TestRelay_GivesProgressToTheCallerWithItsOwnToken(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, func(r *rig) {
+		t := r.t
 		u, a, b := r.start(script{}), newAgent(), newAgent()
 		x := a.send(u, "progress", `{"name":"up__progress","_meta":{"progressToken":4}}`, []byte("4"))
 		y := b.send(u, "progress", `{"name":"up__progress","_meta":{"progressToken":"4"}}`, []byte(`"4"`))
@@ -39,11 +41,12 @@ func TestRelay_GivesProgressToTheCallerWithItsOwnToken(t *testing.T) {
 }
 
 func TestRelay_AnswersRequestsOfTheUpstreamItself(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, func(r *rig) {
+		t := r.t
 		u, a := r.start(script{}), newAgent()
 		a.call(u, "ask", "{}").wait(t)
 		time.Sleep(time.Second)
-		got := r.log("up")
+		got := r.log()
 		for _, want := range []string{`answer "q1" {}`, `answer "q2" {"code":-32601`, "isolation"} {
 			if !strings.Contains(got, want) {
 				t.Errorf("%q is not in what the upstream was told:\n%s", want, got)
@@ -53,12 +56,13 @@ func TestRelay_AnswersRequestsOfTheUpstreamItself(t *testing.T) {
 }
 
 func TestRelay_IgnoresNoiseAndAnswersToNobody(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, func(r *rig) {
+		t := r.t
 		u, a := r.start(script{Banner: "Server v1 starting\x1b[2J…"}), newAgent()
 		if got := a.call(u, "noise", "{}").wait(t); !strings.Contains(got, "noisy") {
 			t.Errorf("answer: %s", got)
 		}
-		got := r.log("up")
+		got := r.log()
 		for _, want := range []string{`Server v1 starting\x1b[2J…`, "not json", "answer to no request"} {
 			if !strings.Contains(got, want) {
 				t.Errorf("%q is not in the log:\n%s", want, got)
@@ -69,7 +73,8 @@ func TestRelay_IgnoresNoiseAndAnswersToNobody(t *testing.T) {
 }
 
 func TestCancel_TellsTheUpstreamAndDropsTheLateAnswer(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, func(r *rig) {
+		t := r.t
 		u, a := r.start(script{}), newAgent()
 		held := a.call(u, "hold", "{}")
 		synctest.Wait()
@@ -81,7 +86,7 @@ func TestCancel_TellsTheUpstreamAndDropsTheLateAnswer(t *testing.T) {
 		}
 		a.call(u, "release", "{}").wait(t)
 		time.Sleep(time.Second)
-		if got := r.log("up"); !strings.Contains(got, "cancelled 1") || strings.Contains(got, "answer to no request") {
+		if got := r.log(); !strings.Contains(got, "cancelled 1") || strings.Contains(got, "answer to no request") {
 			t.Errorf("log:\n%s", got)
 		}
 		a.once(t, held)
@@ -89,7 +94,8 @@ func TestCancel_TellsTheUpstreamAndDropsTheLateAnswer(t *testing.T) {
 }
 
 func TestRelay_FailsACallThatTakesTooLong(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, func(r *rig) {
+		t := r.t
 		l := r.launch("up", script{})
 		l.CallTimeout = 2 * time.Second
 		r.pool.Start(l, 1)
@@ -109,7 +115,7 @@ func TestRelay_FailsACallThatTakesTooLong(t *testing.T) {
 		}
 		a.call(u, "release", "{}").wait(t)
 		time.Sleep(time.Millisecond)
-		if got := r.log("up"); !strings.Contains(got, "cancelled 1") {
+		if got := r.log(); !strings.Contains(got, "cancelled 1") {
 			t.Errorf("log:\n%s", got)
 		}
 		a.once(t)
@@ -117,7 +123,8 @@ func TestRelay_FailsACallThatTakesTooLong(t *testing.T) {
 }
 
 func TestRelay_FailsOneAnswerOverTheLimitAlone(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, func(r *rig) {
+		t := r.t
 		u, a := r.start(script{}), newAgent()
 		big, fits := a.call(u, "blob", "5000000"), a.call(u, "blob", "3000000")
 		if big.wait(t); big.err == nil || big.err.Code != "message_too_large" {
@@ -131,7 +138,8 @@ func TestRelay_FailsOneAnswerOverTheLimitAlone(t *testing.T) {
 }
 
 func TestRelay_FailsACallWhoseAnswerIsTorn(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, func(r *rig) {
+		t := r.t
 		u, a := r.start(script{}), newAgent()
 		held := a.call(u, "hold", "{}")
 		torn := a.call(u, "broken", "{}")
@@ -147,7 +155,8 @@ func TestRelay_FailsACallWhoseAnswerIsTorn(t *testing.T) {
 }
 
 func TestRelay_FailsCallsOfACrashWithItsCode(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, func(r *rig) {
+		t := r.t
 		u, a := r.start(script{}), newAgent()
 		held, dead := a.call(u, "hold", "{}"), a.call(u, "die", "{}")
 		for _, o := range []*outcome{held, dead} {
@@ -177,7 +186,8 @@ func TestRelay_FailsCallsOfACrashWithItsCode(t *testing.T) {
 }
 
 func TestRelay_DeliversTheLastWordsOfACrash(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, func(r *rig) {
+		t := r.t
 		u, a := r.start(script{}), newAgent()
 		if got := a.call(u, "answer-die", "{}").wait(t); !strings.Contains(got, "last words") {
 			t.Errorf("told: %s", got)
@@ -191,7 +201,8 @@ func TestRelay_DeliversTheLastWordsOfACrash(t *testing.T) {
 }
 
 func TestRelay_WaitsForAFirstStartAndForNoOther(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, func(r *rig) {
+		t := r.t
 		r.pool.Start(r.launch("up", script{InitDelay: 25 * time.Second}), 1)
 		u, a := r.pool.Unit("up"), newAgent()
 		begun := time.Now()
@@ -211,7 +222,8 @@ func TestRelay_WaitsForAFirstStartAndForNoOther(t *testing.T) {
 }
 
 func TestRelay_FailsWaitingCallsWhenTheFirstStartFails(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, func(r *rig) {
+		t := r.t
 		r.pool.Start(r.launch("up", script{InitSilent: true}), 1)
 		u, a := r.pool.Unit("up"), newAgent()
 		waits, gone := a.call(u, "echo", "1"), a.call(u, "echo", "2")
@@ -228,7 +240,8 @@ func TestRelay_FailsWaitingCallsWhenTheFirstStartFails(t *testing.T) {
 }
 
 func TestRelay_BoundsWhatWaits(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, func(r *rig) {
+		t := r.t
 		r.pool.Start(r.launch("up", script{InitDelay: time.Second}), 1)
 		u, a := r.pool.Unit("up"), newAgent()
 		for range maxParked {

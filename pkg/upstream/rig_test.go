@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -43,17 +44,18 @@ type rig struct {
 }
 
 // newRig serves a pool of processes in memory.
-func newRig(t testing.TB) *rig {
+func newRig(tb testing.TB) *rig {
+	tb.Helper()
 	mem := &memory{}
-	r := makeRig(t, func(o Options) *Pool { return newPool(o, mem) })
+	r := makeRig(tb, func(o Options) *Pool { return newPool(o, mem) })
 	r.mem = mem
 	return r
 }
 
 // makeRig serves the pool that build makes, until the test ends.
-func makeRig(t testing.TB, build func(Options) *Pool) *rig {
-	t.Helper()
-	r := &rig{t: t, dir: t.TempDir(), served: make(chan error, 1), base: []string{"PATH=" + os.Getenv("PATH")}}
+func makeRig(tb testing.TB, build func(Options) *Pool) *rig {
+	tb.Helper()
+	r := &rig{t: tb, dir: tb.TempDir(), served: make(chan error, 1), base: []string{"PATH=" + os.Getenv("PATH")}}
 	server := config.DefaultServer()
 	server.MaxMessage = 4 << 20
 	r.pool = build(Options{
@@ -61,13 +63,15 @@ func makeRig(t testing.TB, build func(Options) *Pool) *rig {
 		Logger: slog.New(slog.DiscardHandler), Changed: func() { r.changed.Add(1) }, Event: r.event,
 		Version: "test", Server: server,
 	})
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(tb.Context())
 	go func() { r.served <- r.pool.Serve(ctx) }()
 	r.cancel = sync.OnceFunc(func() {
 		cancel()
-		<-r.served
+		if err := <-r.served; !errors.Is(err, context.Canceled) {
+			tb.Errorf("the pool ended: %v", err)
+		}
 	})
-	t.Cleanup(r.cancel)
+	tb.Cleanup(r.cancel)
 	return r
 }
 
@@ -111,9 +115,9 @@ func (r *rig) status(key string) Status {
 	return s
 }
 
-// log returns the upstream's log file.
-func (r *rig) log(key string) string {
-	data, err := os.ReadFile(LogPath(r.dir, key))
+// log returns the log file of the upstream up.
+func (r *rig) log() string {
+	data, err := os.ReadFile(LogPath(r.dir, "up"))
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -220,13 +224,13 @@ func (a *agent) send(u *Unit, tool, params string, token []byte) *outcome {
 
 // wait returns the outcome's text once it is there. In a bubble the limit
 // passes in no time; outside of one the test's own limit is nearer.
-func (o *outcome) wait(t testing.TB) string {
-	t.Helper()
+func (o *outcome) wait(tb testing.TB) string {
+	tb.Helper()
 	select {
 	case <-o.done:
 		return o.text
 	case <-time.After(time.Hour):
-		t.Fatal("a call has no outcome")
+		tb.Fatal("a call has no outcome")
 		return ""
 	}
 }
@@ -243,8 +247,8 @@ func (o *outcome) open() bool {
 
 // once fails the test unless every call had at most one outcome, and exactly
 // one but for those cancelled.
-func (a *agent) once(t testing.TB, cancelled ...*outcome) {
-	t.Helper()
+func (a *agent) once(tb testing.TB, cancelled ...*outcome) {
+	tb.Helper()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, o := range a.calls {
@@ -253,18 +257,18 @@ func (a *agent) once(t testing.TB, cancelled ...*outcome) {
 			want = 0
 		}
 		if o.count != want {
-			t.Errorf("call %s had %d outcomes, want %d", o.call.ID, o.count, want)
+			tb.Errorf("call %s had %d outcomes, want %d", o.call.ID, o.count, want)
 		}
 	}
 }
 
 // until waits for a condition on real processes.
-func until(t testing.TB, what string, ok func() bool) {
-	t.Helper()
+func until(tb testing.TB, what string, ok func() bool) {
+	tb.Helper()
 	deadline := time.Now().Add(20 * time.Second)
 	for !ok() {
 		if time.Now().After(deadline) {
-			t.Fatalf("%s did not happen", what)
+			tb.Fatalf("%s did not happen", what)
 		}
 		time.Sleep(2 * time.Millisecond)
 	}
@@ -277,9 +281,4 @@ func (r *rig) envFile(text string) string {
 		r.t.Fatal(err)
 	}
 	return path
-}
-
-// contextOf returns a context to end a pool with.
-func contextOf(t testing.TB) (context.Context, context.CancelFunc) {
-	return context.WithCancel(t.Context())
 }

@@ -3,6 +3,7 @@ package upstream
 import (
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -15,7 +16,8 @@ import (
 func TestRelay_GivesEachCallExactlyOneOutcomeWhateverHappens(t *testing.T) {
 	for seed := range uint64(3) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			inBubble(t, func(t *testing.T, r *rig) {
+			inBubble(t, func(r *rig) {
+				t := r.t
 				r.mem.seen = map[string]int{}
 				l := r.launch("up", script{})
 				l.RestartDelay = 10 * time.Millisecond
@@ -159,7 +161,8 @@ func meddle(r *rig, rnd *rand.Rand, end time.Time) {
 }
 
 func TestRelay_LosesNoCallOverAHundredSwaps(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, func(r *rig) {
+		t := r.t
 		r.start(script{})
 		end := time.Now().Add(10 * time.Second)
 		done := make(chan *agent, 32)
@@ -167,7 +170,7 @@ func TestRelay_LosesNoCallOverAHundredSwaps(t *testing.T) {
 			go func() {
 				a := newAgent()
 				for n := 0; time.Now().Before(end); n++ {
-					o := a.call(r.pool.Unit("up"), "sleep", fmt.Sprint(1+n%70))
+					o := a.call(r.pool.Unit("up"), "sleep", strconv.Itoa(1+n%70))
 					if o.wait(t); o.err != nil {
 						t.Errorf("a call failed: %s", o.text)
 					}
@@ -192,7 +195,8 @@ func TestRelay_LosesNoCallOverAHundredSwaps(t *testing.T) {
 }
 
 func TestRelay_FailsWhatWaitsForAnUpstreamThatDoesNotRead(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, func(r *rig) {
+		t := r.t
 		u, a := r.start(script{}), newAgent()
 		deaf := a.call(u, "deaf", "{}")
 		synctest.Wait()

@@ -84,7 +84,7 @@ func (u *Unit) Cancel(c *jsonrpc.Call, reason []byte) bool { return u.board.canc
 
 // apply changes the machine and everything that follows from it at once: what
 // status shows and where calls go. What has to be done goes to the outbox.
-func (u *Unit) apply(change func(m *machine, now time.Time)) Status {
+func (u *Unit) apply(change func(m *machine, now time.Time)) {
 	u.mu.Lock()
 	now := time.Now()
 	change(&u.m, now)
@@ -102,7 +102,6 @@ func (u *Unit) apply(change func(m *machine, now time.Time)) Status {
 	if differs {
 		u.opt.Changed()
 	}
-	return s
 }
 
 // queue moves the machine's effects to the outbox, with an event for each

@@ -1,6 +1,8 @@
 package upstream
 
 import (
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -16,8 +18,9 @@ import (
 
 // inBubble runs a test with processes in memory and time that passes by
 // itself.
-func inBubble(t *testing.T, test func(t *testing.T, r *rig)) {
-	synctest.Test(t, func(t *testing.T) { test(t, newRig(t)) })
+func inBubble(t *testing.T, test func(r *rig)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(newRig(t)) })
 }
 
 func (r *rig) start(s script) *Unit {
@@ -27,7 +30,8 @@ func (r *rig) start(s script) *Unit {
 }
 
 func TestPool_StartsAnUpstreamAndLearnsItsTools(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, func(r *rig) {
+		t := r.t
 		r.start(script{Tools: []string{"b", "a"}, Instructions: "use it"})
 		s := r.status("up")
 		if s.State != Running || !s.Answered || s.PID != 1 || s.Instances != 1 || s.Nonce != 1 || s.Offer.Kept {
@@ -40,7 +44,8 @@ func TestPool_StartsAnUpstreamAndLearnsItsTools(t *testing.T) {
 }
 
 func TestPool_EndsAProcessThatClosedItsOutput(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, func(r *rig) {
+		t := r.t
 		u, a := r.start(script{IgnoreEOF: true}), newAgent()
 		if got := a.call(u, "close", "{}").wait(t); !strings.Contains(got, "closed its output") {
 			t.Errorf("told: %s", got)
@@ -53,7 +58,8 @@ func TestPool_EndsAProcessThatClosedItsOutput(t *testing.T) {
 }
 
 func TestPool_SwapsWithoutLosingACall(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, func(r *rig) {
+		t := r.t
 		u, a := r.start(script{}), newAgent()
 		held := a.call(u, "sleep", "60000")
 		r.pool.Swap(r.launch("up", script{Tools: []string{"new"}}))
@@ -84,7 +90,8 @@ func TestPool_SwapsWithoutLosingACall(t *testing.T) {
 }
 
 func TestPool_LetsOldCallsEndWithinDrain(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, func(r *rig) {
+		t := r.t
 		u, a := r.start(script{}), newAgent()
 		held := a.call(u, "hold", "{}")
 		r.pool.Swap(r.launch("up", script{Tools: []string{"new"}}))
@@ -99,7 +106,8 @@ func TestPool_LetsOldCallsEndWithinDrain(t *testing.T) {
 }
 
 func TestPool_KeepsTheOldProcessWhileTheNewOneFails(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, func(r *rig) {
+		t := r.t
 		one := 1
 		u, a := r.start(script{}), newAgent()
 		r.pool.Swap(r.launch("up", script{Exit: &one}))
@@ -123,7 +131,8 @@ func TestPool_KeepsTheOldProcessWhileTheNewOneFails(t *testing.T) {
 }
 
 func TestPool_ReplacesOneAfterTheOther(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, func(r *rig) {
+		t := r.t
 		u, a := r.start(script{IgnoreEOF: true}), newAgent()
 		held, short := a.call(u, "hold", "{}"), a.call(u, "sleep", "1000")
 		begun := time.Now()
@@ -147,7 +156,8 @@ func TestPool_ReplacesOneAfterTheOther(t *testing.T) {
 }
 
 func TestPool_StopsAndStartsInAnyOrder(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, func(r *rig) {
+		t := r.t
 		u, a := r.start(script{IgnoreEOF: true, IgnoreTerm: true}), newAgent()
 		held := a.call(u, "hold", "{}")
 		r.pool.Stop("up")
@@ -190,7 +200,8 @@ func TestPool_StopsAndStartsInAnyOrder(t *testing.T) {
 }
 
 func TestPool_RestartsWhatExitsAtOnceWithoutSpinning(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, func(r *rig) {
+		t := r.t
 		zero := 0
 		r.start(script{Exit: &zero})
 		s := r.status("up")
@@ -218,7 +229,8 @@ func TestPool_RestartsWhatExitsAtOnceWithoutSpinning(t *testing.T) {
 }
 
 func TestPool_FollowsPagesAndEmptyCursors(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, func(r *rig) {
+		t := r.t
 		names := make([]string, 100)
 		for i := range names {
 			names[i] = "t" + strings.Repeat("x", i)
@@ -240,7 +252,8 @@ func TestPool_ReportsAListThatCannotBeHad(t *testing.T) {
 		"silent":          {script{ListSilent: true}, "no answer to tools/list within 1m0s"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, r *rig) {
+			inBubble(t, func(r *rig) {
+				t := r.t
 				u := r.start(tc.script)
 				time.Sleep(time.Minute)
 				synctest.Wait()
@@ -265,7 +278,8 @@ func TestPool_TriesDiscoverOnlyWhereInitializeIsRefused(t *testing.T) {
 		"stateless": {script{InitError: "unsupported", Discover: `{"supportedVersions":["2026-07-28"]}`}, "only stateless revisions of MCP (2026-07-28), which are not relayed yet"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, r *rig) {
+			inBubble(t, func(r *rig) {
+				t := r.t
 				r.start(tc.script)
 				if s := r.status("up"); s.State == Running || !strings.Contains(s.Error, tc.want) {
 					t.Errorf("status: %+v", s)
@@ -276,17 +290,19 @@ func TestPool_TriesDiscoverOnlyWhereInitializeIsRefused(t *testing.T) {
 }
 
 // lists returns how often the upstream was asked for its tools.
-func (a *agent) lists(t *testing.T, u *Unit) int {
-	_, text, _ := strings.Cut(a.call(u, "lists", "{}").wait(t), `"text":"`)
+func (a *agent) lists(tb testing.TB, u *Unit) int {
+	tb.Helper()
+	_, text, _ := strings.Cut(a.call(u, "lists", "{}").wait(tb), `"text":"`)
 	n, err := strconv.Atoi(strings.TrimRight(text, `"}]`))
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return n
 }
 
 func TestPool_ListsAgainAtMostOnceASecond(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, func(r *rig) {
+		t := r.t
 		u, a := r.start(script{}), newAgent()
 		a.call(u, "burst", "{}").wait(t)
 		time.Sleep(10 * time.Second)
@@ -294,7 +310,8 @@ func TestPool_ListsAgainAtMostOnceASecond(t *testing.T) {
 			t.Errorf("%d lists after a burst", got)
 		}
 	})
-	inBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, func(r *rig) {
+		t := r.t
 		u, a := r.start(script{ChangeOnList: true}), newAgent()
 		changed := r.changed.Load()
 		time.Sleep(10 * time.Second)
@@ -313,7 +330,8 @@ func TestPool_ListsAgainAtMostOnceASecond(t *testing.T) {
 }
 
 func TestPool_OffersWhatChanged(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, func(r *rig) {
+		t := r.t
 		u := r.start(script{})
 		changed := r.changed.Load()
 		newAgent().call(u, "add", "{}").wait(t)
@@ -325,7 +343,8 @@ func TestPool_OffersWhatChanged(t *testing.T) {
 }
 
 func TestPool_AsksNothingOfAServerWithoutTools(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, func(r *rig) {
+		t := r.t
 		r.start(script{NoTools: true, ListSilent: true, Instructions: "words alone"})
 		if s := r.status("up"); !s.Answered || len(s.Offer.Tools) != 0 || s.Offer.Instructions != "words alone" {
 			t.Errorf("status: %+v", s)
@@ -394,7 +413,7 @@ func TestPool_TakesWordsBeforeItIsServed(t *testing.T) {
 		if got := p.Snapshot(); len(got) != 1 || got[0].State != Stopping && got[0].State != Starting {
 			t.Errorf("snapshot: %+v", got)
 		}
-		ctx, cancel := contextOf(t)
+		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- p.Serve(ctx) }()
 		time.Sleep(time.Second)
@@ -402,12 +421,15 @@ func TestPool_TakesWordsBeforeItIsServed(t *testing.T) {
 			t.Errorf("status: %+v", s)
 		}
 		cancel()
-		<-done
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("the pool ended: %v", err)
+		}
 	})
 }
 
 func TestPool_EndsEveryProcessWithTheDaemon(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, func(r *rig) {
+		t := r.t
 		a := newAgent()
 		for _, key := range []string{"a", "b", "c"} {
 			r.pool.Start(r.launch(key, script{IgnoreEOF: true, IgnoreTerm: true}), 1)
@@ -431,7 +453,8 @@ func TestPool_EndsEveryProcessWithTheDaemon(t *testing.T) {
 }
 
 func TestPool_OneBadUpstreamDelaysNoOther(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, func(r *rig) {
+		t := r.t
 		bad := r.launch("bad", script{})
 		bad.Cmd, bad.Exe = "no-such-tool", ""
 		r.base = []string{"PATH=/usr/bin"}
@@ -449,7 +472,8 @@ func TestPool_OneBadUpstreamDelaysNoOther(t *testing.T) {
 }
 
 func TestPool_TellsWhatHappens(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, func(r *rig) {
+		t := r.t
 		u := r.start(script{})
 		newAgent().call(u, "die", "{}").wait(t)
 		time.Sleep(2 * time.Second)
@@ -468,7 +492,8 @@ func TestPool_TellsWhatHappens(t *testing.T) {
 // TestUnit_SurvivesABugInWhoeverHearsOfACall holds a life to its promise that
 // a panic under it costs one process and not the daemon.
 func TestUnit_SurvivesABugInWhoeverHearsOfACall(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, func(r *rig) {
+		t := r.t
 		u, a := r.start(script{}), newAgent()
 		held := a.call(u, "hold", "{}")
 		buggy := newAgent()
@@ -494,7 +519,8 @@ func TestUnit_SurvivesABugInWhoeverHearsOfACall(t *testing.T) {
 }
 
 func TestUnit_EndsALifeThatPanics(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, func(r *rig) {
+		t := r.t
 		r.start(script{})
 		read := r.pool.opt.ReadFile
 		r.pool.opt.ReadFile = func(string) ([]byte, error) { panic("bug") }
@@ -518,7 +544,8 @@ func TestUnit_EndsALifeThatPanics(t *testing.T) {
 }
 
 func TestPool_AppliesLiveKeysInPlace(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, func(r *rig) {
+		t := r.t
 		u, a := r.start(script{}), newAgent()
 		l := r.launch("up", script{})
 		l.CallTimeout, l.Description = time.Second, "new"
@@ -538,7 +565,8 @@ func TestPool_AppliesLiveKeysInPlace(t *testing.T) {
 }
 
 func TestPool_ReplacesWhenStartedWithAnotherDefinition(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, func(r *rig) {
+		t := r.t
 		r.start(script{})
 		r.pool.Start(r.launch("up", script{Tools: []string{"new"}}), 2)
 		synctest.Wait()
@@ -559,7 +587,8 @@ func TestPool_ReplacesWhenStartedWithAnotherDefinition(t *testing.T) {
 }
 
 func TestPool_StartsWithoutAKeptListThatIsTorn(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, func(r *rig) {
+		t := r.t
 		path := r.pool.manifests.path("up")
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			t.Fatal(err)
@@ -578,7 +607,8 @@ func TestPool_StartsWithoutAKeptListThatIsTorn(t *testing.T) {
 }
 
 func TestPool_WarnsOfOddToolsAndOffersTheRest(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, func(r *rig) {
+		t := r.t
 		r.start(script{Tools: []string{"echo", "echo", "echo", "echo", "echo", "echo", "echo", "b"}})
 		if got := tools(r.status("up").Offer); got != "echo b" {
 			t.Errorf("offer: %s", got)
