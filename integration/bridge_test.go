@@ -22,7 +22,7 @@ func TestC53_TheProbeBeforeInitializeIsAnsweredAtOnce(t *testing.T) {
 	} {
 		a := d.agent()
 		m := a.begin("server/discover", rawf(`{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"x","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}`)).
-			waitIn(within(200 * time.Millisecond))
+			waitIn(within(time.Second)) // 200 ms on a quiet machine; the start of the process is in it
 		if m.Error == nil || m.Error.Code != -32601 {
 			t.Errorf("server/discover: %s", m.raw)
 		}

@@ -62,7 +62,7 @@ func within(d time.Duration) time.Duration { return 10 * d }
 
 // patience is how long a test waits for what has no bound of its own. It is
 // spent only by a test that fails.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // eventually polls ok until it holds; after patience the test fails with what
 // was waited for.
