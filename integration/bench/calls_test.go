@@ -3,6 +3,7 @@ package bench
 import (
 	"os"
 	"testing"
+	"time"
 )
 
 // BenchmarkCalls compares what a call costs direct, over the floor, and
@@ -30,39 +31,28 @@ func callParts() []part {
 	return parts
 }
 
-// contestant is one way to the echo server.
-type contestant struct {
-	name   string
-	env    []string
-	argv   []string
-	prefix string // of tool names
-}
-
 // measure lets direct, floor and harness take turns.
 func (p pattern) measure(tb testing.TB, s scale) []figure {
 	d := newHome(tb).start((&home{tb: tb}).upstream("e"))
 	f := startFloor(tb)
-	contestants := []contestant{
-		{"direct", os.Environ(), direct(tb), ""},
-		{"floor", os.Environ(), f.bridge, ""},
-		{"harness", d.env, d.bridge(), "e__"},
+	j := job{
+		Clients: min(p.clients, s.clients), Lanes: p.lanes, Tool: "echo", Size: 100, Rounds: s.rounds, Span: s.span, Turn: turnOf(s),
+		Contestants: []contestant{
+			{Name: "direct", Argv: direct(tb), Env: os.Environ()},
+			{Name: "floor", Argv: f.bridge, Env: os.Environ(), Daemon: f.pid},
+			{Name: "harness", Argv: d.bridge(), Env: d.env, Prefix: "e__", Daemon: d.cmd.Process.Pid},
+		},
 	}
-	rounds := make([][]outcome, len(contestants))
-	for range s.rounds {
-		for i, c := range contestants {
-			rounds[i] = append(rounds[i], load(tb, c.env, p.job(c, s)))
-		}
+	if p.large {
+		j.Tool, j.Size = "blob", s.blob
 	}
+	rounds := load(tb, j)
 	return p.figures(rounds[0], rounds[1], rounds[2])
 }
 
-func (p pattern) job(c contestant, s scale) job {
-	j := job{Argv: c.argv, Clients: min(p.clients, s.clients), Lanes: p.lanes, Tool: c.prefix + "echo", Size: 100, Warm: s.warm, Span: s.span}
-	if p.large {
-		j.Tool, j.Blob, j.Size = c.prefix+"blob", true, s.blob
-	}
-	return j
-}
+// turnOf is how long one contestant is under load before the next is: short,
+// so that whatever else the machine does meets them all alike.
+func turnOf(s scale) time.Duration { return min(s.span, 100*time.Millisecond) }
 
 // figures are throughput and latency of harness against the other two.
 func (p pattern) figures(direct, floor, harness []outcome) []figure {
@@ -73,6 +63,7 @@ func (p pattern) figures(direct, floor, harness []outcome) []figure {
 	rate := func(o outcome) float64 { return o.PerSecond }
 	p50 := func(o outcome) float64 { return o.P50 }
 	p99 := func(o outcome) float64 { return o.P99 }
+	cpu := func(o outcome) float64 { return o.CPU }
 	fd := compare(what, "calls/s", "floor", rate, harness, floor)
 	fd.bound = bound{p.most, true, "must"}
 	return []figure{
@@ -82,6 +73,7 @@ func (p pattern) figures(direct, floor, harness []outcome) []figure {
 		compare(what, "us-p50", "floor", p50, harness, floor),
 		compare(what, "us-p50", "direct", p50, harness, direct),
 		compare(what, "us-p99", "floor", p99, harness, floor),
+		compare("bridge and daemon, a call", "us-cpu", "floor", cpu, harness, floor),
 	}
 }
 

@@ -48,7 +48,7 @@ func loadConfig(tb testing.TB, s scale) []figure {
 	return []figure{
 		{
 			what: fmt.Sprintf("config of %d tables", s.tables), unit: "ms", value: median(large),
-			than: "10-tenths", base: median(small), ratio: median(ratios(large, small)),
+			than: "ten-tenths", base: median(small), ratio: median(ratios(large, small)),
 		},
 		{what: "allocated by it", unit: "MiB", value: allocated(func() { loading(tb, whole) })},
 	}

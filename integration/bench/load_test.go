@@ -8,60 +8,69 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 )
 
-// job is what a load process is asked for.
+// job is what a load process is asked for: to keep every lane of every client
+// busy, with one contestant at a time.
 type job struct {
-	Argv    []string // started once for each client
-	Clients int
-	Lanes   int    // calls in flight for each client
-	Tool    string // echo or blob, as the client sees it
-	Blob    bool
-	Size    int           // of the text in each answer, in bytes
-	Warm    time.Duration // before anything is measured
-	Span    time.Duration // measured
+	Contestants []contestant
+	Clients     int
+	Lanes       int    // calls in flight for each client
+	Tool        string // echo or blob
+	Size        int    // of the text in each answer, in bytes
+	Rounds      int
+	Span        time.Duration // of a round, for each contestant
+	Turn        time.Duration // how long one is under load before the next is
 }
 
-// outcome is what a load process measured.
+// contestant is one way to the echo server.
+type contestant struct {
+	Name   string
+	Argv   []string // started once for each client
+	Env    []string
+	Prefix string // of tool names
+	Daemon int    // the process behind all clients; 0 for none
+}
+
+// outcome is what a contestant did in one round.
 type outcome struct {
-	Calls     int
-	PerSecond float64
+	PerSecond float64 // calls
 	P50, P99  float64 // in µs
-	Error     string  // of the first answer that was wrong or did not come
+	CPU       float64 // of what is between client and server, in µs for each call
 }
 
 // load runs a job in a process of its own, so that neither the clients' work
-// nor their garbage is the benchmark's.
-func load(tb testing.TB, env []string, j job) outcome {
+// nor their garbage is the benchmark's, and returns the rounds of each
+// contestant.
+func load(tb testing.TB, j job) [][]outcome {
 	tb.Helper()
 	text, err := json.Marshal(j)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), j.Warm+j.Span+2*patience)
+	limit := time.Duration(j.Rounds*len(j.Contestants)) * j.Span
+	ctx, cancel := context.WithTimeout(context.Background(), 3*limit+2*patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, self(tb), "load")
-	cmd.Env, cmd.Stdin, cmd.Stderr = env, bytes.NewReader(text), os.Stderr
+	var stderr tail
+	cmd.Stdin, cmd.Stderr = bytes.NewReader(text), &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		tb.Fatalf("load %v: %v", j.Argv, err)
+		tb.Fatalf("load: %v: %s", err, &stderr)
 	}
-	var o outcome
-	if err := json.Unmarshal(out, &o); err != nil {
+	var rounds [][]outcome
+	if err := json.Unmarshal(out, &rounds); err != nil {
 		tb.Fatal(err)
 	}
-	if o.Error != "" || o.Calls == 0 {
-		tb.Fatalf("load %v: %d calls, %s", j.Argv, o.Calls, o.Error)
-	}
-	return o
+	return rounds
 }
 
-// runLoad is the role "load": a job on stdin, an outcome on stdout.
+// runLoad is the role "load": a job on stdin, the rounds on stdout.
 func runLoad([]string) error {
 	var j job
 	if err := json.NewDecoder(os.Stdin).Decode(&j); err != nil {
@@ -69,106 +78,185 @@ func runLoad([]string) error {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	clients := make([]*client, j.Clients)
-	for i := range clients {
-		c, err := launch(ctx, j.Lanes, os.Environ(), j.Argv...)
+	crews := make([]*crew, len(j.Contestants))
+	for i, c := range j.Contestants {
+		var err error
+		crews[i], err = enlist(ctx, j, c)
 		if err != nil {
-			return err
+			return fmt.Errorf("%s: %w", c.Name, err)
 		}
-		defer c.close()
-		clients[i] = c
+		defer crews[i].dismiss()
 	}
-	return json.NewEncoder(os.Stdout).Encode(j.drive(clients))
+	rounds, err := j.drive(crews)
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(os.Stdout).Encode(rounds)
 }
 
-// drive keeps every lane of every client busy.
-func (j job) drive(clients []*client) outcome {
-	tallies := make([]tally, j.Clients*j.Lanes)
-	start := time.Now().Add(j.Warm)
+// drive lets the crews take turns. The first turn of each only warms up.
+func (j job) drive(crews []*crew) ([][]outcome, error) {
+	rounds := make([][]outcome, len(crews))
+	for _, c := range crews {
+		if err := c.turn(j.Turn); err != nil {
+			return nil, err
+		}
+		c.tally = tally{}
+	}
+	for range j.Rounds {
+		for range max(1, j.Span/j.Turn) {
+			for _, c := range crews {
+				if err := c.turn(min(j.Turn, j.Span)); err != nil {
+					return nil, err
+				}
+			}
+		}
+		for i, c := range crews {
+			rounds[i] = append(rounds[i], c.outcome())
+			c.tally = tally{}
+		}
+	}
+	return rounds, nil
+}
+
+// crew is the clients of one contestant and who makes calls on them.
+type crew struct {
+	contestant
+	clients []*client
+	workers []*worker
+	tally   tally
+}
+
+// tally is what a crew did in a round so far.
+type tally struct {
+	took  []float64 // of each call, in µs
+	span  time.Duration
+	spent time.Duration // of the CPUs
+}
+
+// enlist starts the clients of a contestant.
+func enlist(ctx context.Context, j job, c contestant) (*crew, error) {
+	all := &crew{contestant: c}
+	for range j.Clients {
+		cl, err := launch(ctx, j.Lanes, c.Env, c.Argv...)
+		if err != nil {
+			return nil, err
+		}
+		all.clients = append(all.clients, cl)
+		for lane := range j.Lanes {
+			w := &worker{client: cl, lane: lane, number: len(all.workers), tool: c.Prefix + j.Tool, blob: j.Tool == "blob", size: j.Size}
+			all.workers = append(all.workers, w)
+		}
+	}
+	return all, nil
+}
+
+func (c *crew) dismiss() {
+	for _, cl := range c.clients {
+		cl.close()
+	}
+}
+
+// turn keeps all workers busy for d.
+func (c *crew) turn(d time.Duration) error {
+	began, before := time.Now(), c.cpu()
 	var wg sync.WaitGroup
-	for i := range tallies {
-		w := worker{job: j, client: clients[i/j.Lanes], lane: i % j.Lanes, number: i, start: start, end: start.Add(j.Span)}
-		wg.Go(func() { tallies[i] = w.run() })
+	for _, w := range c.workers {
+		wg.Go(func() { w.run(began.Add(d)) })
 	}
 	wg.Wait()
-	return sum(tallies, time.Since(start))
-}
-
-// tally is what one worker counted.
-type tally struct {
-	took []time.Duration
-	err  error
-}
-
-func sum(tallies []tally, span time.Duration) outcome {
-	var o outcome
-	var micros []float64
+	c.tally.span += time.Since(began)
+	c.tally.spent += c.cpu() - before
 	var faults []error
-	for _, t := range tallies {
-		faults = append(faults, t.err)
-		for _, d := range t.took {
-			micros = append(micros, float64(d.Nanoseconds())/1e3)
-		}
+	for _, w := range c.workers {
+		faults = append(faults, w.err)
+		c.tally.took = append(c.tally.took, w.took...)
 	}
 	if err := errors.Join(faults...); err != nil {
-		o.Error = err.Error()
+		return fmt.Errorf("%s: %w", c.Name, err)
 	}
-	slices.Sort(micros)
-	o.Calls, o.PerSecond = len(micros), float64(len(micros))/span.Seconds()
-	if len(micros) > 0 {
-		o.P50, o.P99 = micros[len(micros)/2], micros[len(micros)*99/100]
+	return nil
+}
+
+func (c *crew) outcome() outcome {
+	t, calls := c.tally, float64(len(c.tally.took))
+	return outcome{calls / t.span.Seconds(), quantile(t.took, 0.5), quantile(t.took, 0.99), micros(t.spent) / calls}
+}
+
+// cpu is what the daemon and the processes of the clients have had so far.
+func (c *crew) cpu() time.Duration {
+	total := cpuTime(c.Daemon)
+	for _, cl := range c.clients {
+		total += cpuTime(cl.cmd.Process.Pid)
 	}
-	return o
+	return total
+}
+
+// cpuTick is the unit of the times in /proc/PID/stat.
+const cpuTick = 10 * time.Millisecond
+
+// cpuTime is what a process has had of the CPUs, 0 of one that is not there.
+func cpuTime(pid int) time.Duration {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0
+	}
+	// Fields count from behind the name: 11 and 12 are user and system time.
+	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+	user, _ := strconv.Atoi(fields[11])
+	system, _ := strconv.Atoi(fields[12])
+	return time.Duration(user+system) * cpuTick
 }
 
 // worker makes one call after the other on one lane.
 type worker struct {
-	job
-	client     *client
-	lane       int
-	number     int // among all workers
-	start, end time.Time
-	params     []byte
-	want       []byte // how the line that answers ends
+	client *client
+	lane   int
+	number int // among the workers of a crew
+	tool   string
+	blob   bool
+	size   int
+
+	calls  int       // ever
+	took   []float64 // of the calls of this turn, in µs
+	err    error     // the first answer that was wrong or did not come
+	params []byte
+	want   []byte // how the line that answers ends
 }
 
-// run calls until the end, or until an answer is wrong. A call counts when it
-// began after the start; its time ends when the whole answer was compared.
-func (w *worker) run() (t tally) {
-	t.took = make([]time.Duration, 0, 1<<14)
-	if w.Blob {
-		w.prepare(blobText(w.Size), fmt.Sprintf(`{"bytes":%d}`, w.Size))
-	}
-	filler := blobText(w.Size)
-	for n := 0; ; n++ {
-		if !w.Blob {
-			// No two texts of a run are the same, so that an answer to
-			// somebody else's call is noticed.
-			text := (strconv.Itoa(w.number) + "." + strconv.Itoa(n) + " " + filler)[:w.Size]
-			w.prepare(text, `{"text":"`+text+`"}`)
-		}
+// run calls until the end, at least once. The time of a call ends when the
+// whole answer was compared.
+func (w *worker) run(end time.Time) {
+	w.took = w.took[:0]
+	for w.err == nil {
+		w.prepare()
 		began := time.Now()
-		if began.After(w.end) && len(t.took) > 0 {
-			return t
+		if began.After(end) && len(w.took) > 0 {
+			return
 		}
 		line, err := w.client.ask(w.lane, "tools/call", w.params)
 		if err == nil && !bytes.HasSuffix(line, w.want) {
-			err = fmt.Errorf("call %d of worker %d: wrong answer: %.200s", n, w.number, line)
+			err = fmt.Errorf("call %d of worker %d: wrong answer: %.200s", w.calls, w.number, line)
 		}
-		if err != nil {
-			t.err = err
-			return t
-		}
-		if began.After(w.start) {
-			t.took = append(t.took, time.Since(began))
-		}
+		w.took, w.err = append(w.took, micros(time.Since(began))), err
+		w.calls++
 	}
 }
 
 // prepare makes the next call and what has to come back: a result passes
-// unchanged, so its bytes are known.
-func (w *worker) prepare(text, arguments string) {
-	w.params = append(append(w.params[:0], `{"name":"`...), w.Tool...)
+// unchanged, so its bytes are known. No two texts of a crew are the same, so
+// that an answer to somebody else's call is noticed.
+func (w *worker) prepare() {
+	if w.blob && w.calls > 0 {
+		return
+	}
+	text := blobText(w.size)
+	arguments := fmt.Appendf(nil, `{"bytes":%d}`, w.size)
+	if !w.blob {
+		text = (strconv.Itoa(w.number) + "." + strconv.Itoa(w.calls) + " " + text)[:w.size]
+		arguments = append(append(append(arguments[:0], `{"text":"`...), text...), `"}`...)
+	}
+	w.params = append(append(w.params[:0], `{"name":"`...), w.tool...)
 	w.params = append(append(append(w.params, `","arguments":`...), arguments...), '}')
 	w.want = append(append(w.want[:0], `"result":{"content":[{"type":"text","text":"`...), text...)
 	w.want = append(w.want, `"}]}}`+"\n"...)

@@ -23,6 +23,7 @@ const patience = 30 * time.Second
 var run struct {
 	scale  scale
 	binary string // measured instead of one built from this tree; "" for none
+	built  string // the directory that one was built in; "" for none
 
 	mu    sync.Mutex
 	found []figure
@@ -36,6 +37,8 @@ func TestMain(m *testing.M) {
 			os.Exit(play(role))
 		}
 	}
+	// Under the race detector every process would wait a second at its end.
+	os.Setenv("GORACE", "atexit_sleep_ms=0")
 	run.scale = full()
 	flag.IntVar(&run.scale.rounds, "rounds", run.scale.rounds, "how often the contestants of a part take turns")
 	flag.DurationVar(&run.scale.span, "span", run.scale.span, "how long one contestant is under load in one round")
@@ -47,8 +50,8 @@ func TestMain(m *testing.M) {
 			code = 1
 		}
 	}
-	if dir, err := programs(); err == nil {
-		os.RemoveAll(dir)
+	if run.built != "" {
+		os.RemoveAll(run.built)
 	}
 	os.Exit(code)
 }
@@ -71,22 +74,24 @@ func play(role func([]string) error) int {
 	return 0
 }
 
-// programs builds harness, once, and returns the directory it is in. Only a
+// build makes the harness of this tree, once, and returns its path. Only a
 // smoke test can be under the race detector, and then so is harness.
-var programs = sync.OnceValues(func() (string, error) {
+var build = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "hb")
 	if err != nil {
 		return "", err
 	}
-	args := []string{"build", "-o", filepath.Join(dir, "harness")}
+	run.built = dir
+	path := filepath.Join(dir, "harness")
+	args := []string{"build", "-o", path}
 	if raceEnabled {
 		args = append(args, "-race")
 	}
 	out, err := exec.Command("go", append(args, "harness/cmd/harness")...).CombinedOutput()
 	if err != nil {
-		return dir, fmt.Errorf("build harness: %w\n%s", err, out)
+		return "", fmt.Errorf("build harness: %w\n%s", err, out)
 	}
-	return dir, nil
+	return path, nil
 })
 
 // harness is the path of the binary that is measured.
@@ -95,11 +100,11 @@ func harness(tb testing.TB) string {
 	if run.binary != "" {
 		return run.binary
 	}
-	dir, err := programs()
+	path, err := build()
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return filepath.Join(dir, "harness")
+	return path
 }
 
 // self is the path of this test binary, which has all the other roles.
@@ -114,9 +119,8 @@ func self(tb testing.TB) string {
 
 // scale is how much is measured.
 type scale struct {
-	rounds   int           // turns of the contestants
-	warm     time.Duration // load before the measured span
-	span     time.Duration
+	rounds   int           // of whatever takes turns
+	span     time.Duration // under load, in a round
 	clients  int           // the most at once in a part about calls
 	reps     int           // edits and reloads of a kind
 	starts   int           // of a bridge, or a daemon
@@ -133,7 +137,7 @@ type scale struct {
 // full is what a figure needs.
 func full() scale {
 	return scale{
-		rounds: 5, warm: 200 * time.Millisecond, span: time.Second, clients: 8, reps: 25, starts: 20, sessions: 100, rest: 2 * time.Second,
+		rounds: 5, span: time.Second, clients: 8, reps: 25, starts: 20, sessions: 100, rest: 2 * time.Second,
 		fleet: 200, crew: 20, servers: 100, tools: 50, tables: 1000, blob: 1 << 20,
 	}
 }
@@ -141,8 +145,8 @@ func full() scale {
 // tiny is enough to see that everything works.
 func tiny() scale {
 	return scale{
-		rounds: 1, warm: time.Millisecond, span: 20 * time.Millisecond, clients: 2, reps: 2, starts: 1, sessions: 3, rest: time.Millisecond,
-		fleet: 4, crew: 2, servers: 2, tools: 5, tables: 50, blob: 200 << 10,
+		rounds: 1, span: 10 * time.Millisecond, clients: 2, reps: 1, starts: 1, sessions: 2, rest: time.Millisecond,
+		fleet: 3, crew: 2, servers: 2, tools: 6, tables: 50, blob: 200 << 10,
 	}
 }
 

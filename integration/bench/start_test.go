@@ -64,7 +64,7 @@ func greeting(tb testing.TB, env, argv []string) float64 {
 func traceInits(tb testing.TB, s scale) []figure {
 	d := newHome(tb).start((&home{tb: tb}).upstream("e"))
 	var ms, mb []float64
-	for range max(5, s.starts/4) {
+	for range s.starts {
 		cmd := exec.Command(harness(tb), "mcp")
 		cmd.Env = append(d.env, "GODEBUG=inittrace=1")
 		var trace bytes.Buffer

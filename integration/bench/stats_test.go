@@ -43,6 +43,8 @@ func ratios(a, b []float64) []float64 {
 
 func millis(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e6 }
 
+func micros(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
+
 func TestStats_AreTheMiddleAndTheRank(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
