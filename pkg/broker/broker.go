@@ -3,6 +3,7 @@ package broker
 import (
 	"cmp"
 	"log/slog"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"sync"
@@ -52,8 +53,6 @@ type Broker struct {
 	mu       sync.Mutex
 	sessions map[*session]struct{}
 	last     int // number of the newest session
-	closing  bool
-	wg       sync.WaitGroup
 }
 
 // New returns a broker that serves first. It starts nothing.
@@ -104,33 +103,21 @@ func (b *Broker) snapshot() []*session {
 }
 
 // Serve runs one session over edge, which it closes, and returns when the
-// session is over.
+// session is over. A panic ends that session and nothing else.
 func (b *Broker) Serve(edge Edge) {
 	b.mu.Lock()
-	if b.closing {
-		b.mu.Unlock()
-		_ = edge.Close()
-		return
-	}
 	b.last++
 	s := newSession(b, "s"+strconv.Itoa(b.last), edge)
 	b.sessions[s] = struct{}{}
-	b.wg.Add(1)
 	b.mu.Unlock()
-	defer b.wg.Done()
+	defer func() {
+		if r := recover(); r != nil {
+			b.opt.Logger.Error("a session ended in a panic", "session", s.id, "panic", r, "stack", string(debug.Stack()))
+			s.close()
+		}
+		b.mu.Lock()
+		delete(b.sessions, s)
+		b.mu.Unlock()
+	}()
 	s.run()
-	b.mu.Lock()
-	delete(b.sessions, s)
-	b.mu.Unlock()
-}
-
-// Close ends every session and waits for them. Later ones are refused.
-func (b *Broker) Close() {
-	b.mu.Lock()
-	b.closing = true
-	b.mu.Unlock()
-	for _, s := range b.snapshot() {
-		_ = s.edge.Close()
-	}
-	b.wg.Wait()
 }

@@ -206,16 +206,16 @@ func (c *Catalog) find(name string) (route, *wire.Error) {
 	}
 	key, tool, spaced := strings.Cut(name, "__")
 	if !spaced {
-		return route{}, wire.New(wire.UnknownTool, fmt.Sprintf("no tool is named %q; list the tools again", name))
+		return route{}, wire.New(wire.UnknownTool, fmt.Sprintf("no tool is named %q; list the tools again", clip(name)))
 	}
 	o, ok := c.keys[key]
 	if !ok {
-		return route{}, &wire.Error{Code: wire.UnknownNamespace, Message: fmt.Sprintf("no upstream is named %q; list the tools again", key), Upstream: key}
+		return route{}, &wire.Error{Code: wire.UnknownNamespace, Message: fmt.Sprintf("no upstream is named %q; list the tools again", clip(key)), Upstream: clip(key)}
 	}
 	if !o.Known {
 		return route{up: o.Upstream, key: key, tool: wire.AppendQuoted(nil, tool)}, nil
 	}
-	return route{}, &wire.Error{Code: wire.UnknownTool, Message: fmt.Sprintf("upstream %q has no tool %q; list the tools again", key, tool), Upstream: key}
+	return route{}, &wire.Error{Code: wire.UnknownTool, Message: fmt.Sprintf("upstream %q has no tool %q; list the tools again", key, clip(tool)), Upstream: key}
 }
 
 // joinInstructions joins what the upstreams say of themselves, by key, within

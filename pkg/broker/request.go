@@ -3,6 +3,8 @@ package broker
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 
 	"harness/pkg/jsonrpc"
 	"harness/pkg/wire"
@@ -25,11 +27,11 @@ func (s *session) request(line []byte, m *jsonrpc.Message) {
 	case "initialize":
 		s.greet(line, m)
 	case "tools/list":
-		s.list(c, wire.Tools, line, m)
+		s.list(wire.Tools, line, m)
 	case "prompts/list":
-		s.list(c, wire.Prompts, line, m)
+		s.list(wire.Prompts, line, m)
 	case "resources/list":
-		s.list(c, wire.Resources, line, m)
+		s.list(wire.Resources, line, m)
 	case "resources/templates/list":
 		if s.firstPage(line, m) {
 			s.result(id, []byte(`{"resourceTemplates":[]}`))
@@ -45,17 +47,20 @@ func (s *session) request(line []byte, m *jsonrpc.Message) {
 	default:
 		// server/discover among them: only handshake revisions are served, and
 		// whoever probes is told at once (MCP-0).
-		s.plain(id, wire.MethodNotFound, fmt.Sprintf("method %q is not served", method))
+		s.plain(id, wire.MethodNotFound, fmt.Sprintf("method %q is not served", clip(method)))
 	}
 }
 
-// list answers one of the list methods with the bytes of the catalog.
-func (s *session) list(c *Catalog, k wire.Kind, line []byte, m *jsonrpc.Message) {
+// list answers one of the list methods with the bytes of the catalog in force.
+// It is looked up under the lock that notify takes: a list that is older than
+// the notification before it would be believed.
+func (s *session) list(k wire.Kind, line []byte, m *jsonrpc.Message) {
 	if !s.firstPage(line, m) {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	c := s.b.Catalog()
 	s.told[k] = c.digests[k]
 	s.edge.Commit(wire.AppendResult(s.edge.Buffer(), m.ID.In(line), c.lists[k]))
 }
@@ -104,6 +109,11 @@ func (s *session) prompt(c *Catalog, line []byte, m *jsonrpc.Message) {
 		}
 		given[a.Name] = text
 	}
+	if _, err := p.Render(given); err != nil {
+		// The arguments are complete and strings, so it can only be too long.
+		s.fail(id, wire.InternalError, wire.New(wire.OutputLimit, fmt.Sprintf("prompt %q cannot be rendered: %v", p.Name, err)))
+		return
+	}
 	clean, err := json.Marshal(map[string]any{"name": p.Name, "arguments": given})
 	if err != nil {
 		s.internal(id, "prompts/get", err)
@@ -116,8 +126,9 @@ func (s *session) setLevel(c *Catalog, line []byte, m *jsonrpc.Message) {
 	var params struct {
 		Level string `json:"level"`
 	}
-	if err := json.Unmarshal(orEmpty(m.Params.In(line)), &params); err != nil {
-		s.invalid(m.ID.In(line), "logging/setLevel takes a level")
+	levels := []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
+	if err := json.Unmarshal(orEmpty(m.Params.In(line)), &params); err != nil || !slices.Contains(levels, params.Level) {
+		s.invalid(m.ID.In(line), "logging/setLevel takes a level: "+strings.Join(levels, ", "))
 		return
 	}
 	clean := append(wire.AppendQuoted([]byte(`{"level":`), params.Level), '}')

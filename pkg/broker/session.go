@@ -87,10 +87,17 @@ func (s *session) end(err error) {
 	s.batch.Flush()
 	if errors.Is(err, io.EOF) {
 		s.await()
+		// The last answer may be committed and not flushed yet.
+		s.Flush()
 		s.edge.Drain(time.Second)
 	} else if !errors.Is(err, net.ErrClosed) {
 		s.b.opt.Logger.Debug("session ended", "session", s.id, "error", err)
 	}
+	s.close()
+}
+
+// close ends the session's connection and cancels what nobody waits for.
+func (s *session) close() {
 	_ = s.edge.Close()
 	s.mu.Lock()
 	left := s.calls
@@ -139,7 +146,7 @@ func (s *session) line(line []byte) {
 		s.plain(nil, wire.ParseError, "parse error: "+err.Error())
 		return
 	case err != nil:
-		s.plain(nil, wire.InvalidRequest, "invalid request: "+err.Error())
+		s.plain(requestID(line, &m), wire.InvalidRequest, "invalid request: "+err.Error())
 		return
 	}
 	switch m.Kind() {
@@ -150,8 +157,18 @@ func (s *session) line(line []byte) {
 	case jsonrpc.Response:
 		// The endpoint asks agents nothing yet, so nothing waits for it.
 	default:
-		s.plain(nil, wire.InvalidRequest, "invalid request: neither a request with an id, nor a notification, nor a response")
+		s.plain(requestID(line, &m), wire.InvalidRequest, "invalid request: neither a request with an id, nor a notification, nor a response")
 	}
+}
+
+// requestID returns the raw id of a line that is no valid message, where it is
+// one that can be answered: whoever waits under it should be told.
+func requestID(line []byte, m *jsonrpc.Message) []byte {
+	id := m.ID.In(line)
+	if len(id) == 0 || id[0] != '"' && id[0] != '-' && (id[0] < '0' || id[0] > '9') {
+		return nil
+	}
+	return id
 }
 
 // reply appends one answer; it is sent when the input pauses.
