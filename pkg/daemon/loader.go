@@ -11,13 +11,12 @@ import (
 	"log/slog"
 	"maps"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"time"
 
 	"harness/pkg/config"
 	"harness/pkg/prompt"
+	"harness/pkg/upstream"
 	"harness/reconcile"
 	"harness/watch"
 )
@@ -175,14 +174,12 @@ func (l *loader) launches(r *reading) map[string]config.Launch {
 	return all
 }
 
-// lookUp finds the program that cmd names in PATH, or says why there is none.
+// lookUp finds the program that cmd names, as a start would, or says why there
+// is none.
 func lookUp(cmd string) config.Launch {
-	exe, err := exec.LookPath(cmd)
-	switch {
-	case err != nil && filepath.Base(cmd) == cmd:
-		return config.Launch{ExeErr: fmt.Sprintf("executable not found: %q is not in PATH (%s)", cmd, os.Getenv("PATH"))}
-	case err != nil:
-		return config.Launch{ExeErr: fmt.Sprintf("executable not found: %v", err)}
+	exe, err := upstream.FindExe(cmd, os.Getenv("PATH"))
+	if err != nil {
+		return config.Launch{ExeErr: err.Error()}
 	}
 	return config.Launch{Exe: exe}
 }

@@ -114,8 +114,18 @@ func readRegular(path string) ([]byte, error) {
 	if !info.Mode().IsRegular() {
 		return nil, errNotRegular
 	}
-	return io.ReadAll(f)
+	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err == nil && len(data) > maxFile {
+		return nil, errTooLarge
+	}
+	return data, err
 }
+
+// maxFile is the largest config or env_file that is read, in bytes. Whatever
+// is larger is neither.
+const maxFile = 16 << 20
+
+var errTooLarge = errors.New("larger than 16 MiB")
 
 var errNotRegular = errors.New("not a regular file")
 

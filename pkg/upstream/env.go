@@ -65,11 +65,11 @@ func readEnvFile(path string, read func(string) ([]byte, error)) ([]config.EnvVa
 	return vars, nil
 }
 
-// findExe returns the file that cmd names: itself where it has a slash, else
+// FindExe returns the file that cmd names: itself where it has a slash, else
 // the first in path. It is looked up at every start, since what was missing
 // may have been installed meanwhile, and always in the daemon's own PATH: one
 // from a definition or an env_file would put a value of theirs into messages.
-func findExe(cmd, path string) (string, error) {
+func FindExe(cmd, path string) (string, error) {
 	if strings.Contains(cmd, "/") {
 		if err := executable(cmd); err != nil {
 			return "", fmt.Errorf("executable not found: %q: %w", cmd, err)

@@ -113,7 +113,7 @@ func (l *life) spawn() error {
 	if err != nil {
 		return err
 	}
-	l.unit.spawned(l.id, l.child.PID())
+	l.unit.spawned(l.id, l.child.PID(), spec.Path)
 	l.conn = newConn(l.unit.board, l.child.Stdin(), 2*l.maxMessage, l.unit.journal.noise)
 	l.stdout = &tail{src: l.child.Stdout()}
 	l.unit.group.Go(l.readStdout)

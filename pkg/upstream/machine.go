@@ -256,9 +256,11 @@ func (m *machine) seatOf(id lifeID) *seat {
 }
 
 // spawned notes the process of a life.
-func (m *machine) spawned(id lifeID, pid int) {
+func (m *machine) spawned(id lifeID, pid int, exe string) {
 	if s := m.seatOf(id); s != nil {
-		s.pid = pid
+		// The program may have been found, or found elsewhere, since the file
+		// was read; what runs is what a later definition is compared with.
+		s.pid, s.launch.Exe, s.launch.ExeErr = pid, exe, ""
 	}
 }
 

@@ -120,7 +120,7 @@ func TestFindExe_SearchesThePathAndSaysWhatItSearched(t *testing.T) {
 		{dir + "/none", "", "no such file"},
 		{data + "/none", "", "not accessible"},
 	} {
-		exe, err := findExe(tc.cmd, path)
+		exe, err := FindExe(tc.cmd, path)
 		if exe != tc.exe || (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
 			t.Errorf("%s: %q, %v", tc.cmd, exe, err)
 		}

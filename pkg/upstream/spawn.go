@@ -65,7 +65,7 @@ func prepare(l config.Launch, base []string, read func(string) ([]byte, error)) 
 	if err != nil {
 		return proc.Spec{}, err
 	}
-	exe, err := findExe(l.Cmd, lookup(base, "PATH"))
+	exe, err := FindExe(l.Cmd, lookup(base, "PATH"))
 	if err != nil {
 		return proc.Spec{}, err
 	}

@@ -82,16 +82,28 @@ type Event struct {
 // sameSpawn reports whether a and b would spawn the same process: everything
 // else applies in place (HOT-4).
 func sameSpawn(a, b config.Launch) bool {
-	return a.Cmd == b.Cmd && a.Exe == b.Exe && slices.Equal(a.Args, b.Args) &&
+	return sameExe(a, b) && slices.Equal(a.Args, b.Args) &&
 		a.EnvFile == b.EnvFile && a.EnvDigest == b.EnvDigest && maps.Equal(a.Env, b.Env) &&
 		a.Workdir == b.Workdir && a.Isolation == b.Isolation
 }
 
+// sameExe reports whether the same program would be run. What counts is what
+// PATH makes of cmd; where it makes nothing of either, cmd itself.
+func sameExe(a, b config.Launch) bool {
+	if a.Exe == "" && b.Exe == "" {
+		return a.Cmd == b.Cmd
+	}
+	return a.Exe == b.Exe
+}
+
 // withLiveKeys returns the process of spawn with the keys of l that apply in
-// place.
+// place. Another word for the same program is one of them.
 func withLiveKeys(spawn, l config.Launch) config.Launch {
 	s := l
-	s.Cmd, s.Exe, s.ExeErr, s.Args = spawn.Cmd, spawn.Exe, spawn.ExeErr, spawn.Args
+	if !sameExe(spawn, l) {
+		s.Cmd = spawn.Cmd
+	}
+	s.Exe, s.ExeErr, s.Args = spawn.Exe, spawn.ExeErr, spawn.Args
 	s.EnvFile, s.EnvDigest, s.Env = spawn.EnvFile, spawn.EnvDigest, spawn.Env
 	s.Workdir, s.Isolation = spawn.Workdir, spawn.Isolation
 	return s

@@ -153,8 +153,8 @@ func (u *Unit) stopGrace() time.Duration {
 
 // The results of a life.
 
-func (u *Unit) spawned(id lifeID, pid int) {
-	u.apply(func(m *machine, _ time.Time) { m.spawned(id, pid) })
+func (u *Unit) spawned(id lifeID, pid int, exe string) {
+	u.apply(func(m *machine, _ time.Time) { m.spawned(id, pid, exe) })
 }
 
 // cameUp is told once the life's connection may carry calls.
