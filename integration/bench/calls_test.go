@@ -33,6 +33,7 @@ func callParts() []part {
 
 // measure lets direct, floor and harness take turns.
 func (p pattern) measure(tb testing.TB, s scale) []figure {
+	tb.Helper()
 	d := newHome(tb).start((&home{tb: tb}).upstream("e"))
 	f := startFloor(tb)
 	j := job{

@@ -265,10 +265,10 @@ func (c *client) close() {
 	if c.cmd == nil {
 		return
 	}
-	kill := time.AfterFunc(patience, func() { c.cmd.Process.Kill() })
+	kill := time.AfterFunc(patience, func() { _ = c.cmd.Process.Kill() })
 	defer kill.Stop()
 	<-c.over
-	c.cmd.Wait()
+	_ = c.cmd.Wait() // how it exits is not what is measured
 }
 
 // tail keeps the last of what a process writes.

@@ -36,6 +36,7 @@ func spread(what string, samples []float64, b bound) []figure {
 // editRemovals removes the upstreams of a fleet one by one: nothing is spawned
 // between two edits, and nothing is left to do.
 func editRemovals(tb testing.TB, s scale) []figure {
+	tb.Helper()
 	h := newHome(tb)
 	tables := h.fleet(s.reps + 1)
 	d := h.start(tables...)
@@ -74,6 +75,7 @@ func (h *home) withPrompts() string {
 
 // editPrompts changes the body of a prompt file.
 func editPrompts(tb testing.TB, s scale) []figure {
+	tb.Helper()
 	h := newHome(tb)
 	h.save("prompts/greet.md", prompt(0))
 	h.start(h.upstream("e"), h.withPrompts())
@@ -104,6 +106,7 @@ func editPrompt(h *home, a *client, n int) float64 {
 // editComments saves what means nothing, and counts what came of it. An edit
 // that does mean something ends the wait.
 func editComments(tb testing.TB, s scale) []figure {
+	tb.Helper()
 	h := newHome(tb)
 	h.save("prompts/greet.md", prompt(0))
 	tables := []string{h.upstream("e"), h.withPrompts()}

@@ -27,8 +27,8 @@ func runFloorBridge(args []string) error {
 		return err
 	}
 	go func() {
-		pump(conn, os.Stdin)
-		conn.CloseWrite()
+		_ = pump(conn, os.Stdin) // a daemon that is gone ends the other direction too
+		_ = conn.CloseWrite()
 	}()
 	return pump(os.Stdout, conn)
 }
@@ -42,7 +42,7 @@ func pump(dst io.Writer, src io.Reader) error {
 		if _, failed := dst.Write(buf[:n]); failed != nil {
 			return failed
 		}
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {
@@ -120,8 +120,10 @@ func (f *floor) listen(socket string) error {
 // requests sends one client's lines on, a batch at a time.
 func (f *floor) requests(c *floorClient) {
 	f.join(c, true)
-	defer c.conn.Close()
-	defer f.join(c, false)
+	defer func() {
+		f.join(c, false)
+		_ = c.conn.Close()
+	}()
 	in := newIntake(c.conn, 16<<10)
 	var batch []byte
 	for {
@@ -197,7 +199,7 @@ func (f *floor) answers(out io.Reader) error {
 			continue
 		}
 		for _, c := range due {
-			c.conn.Write(c.batch) // a client that went away is not waited for
+			_, _ = c.conn.Write(c.batch) // a client that went away is not waited for
 			c.batch = c.batch[:0]
 		}
 		due = due[:0]
@@ -208,6 +210,6 @@ func (f *floor) broadcast(line []byte) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for c := range f.clients {
-		c.conn.Write(line)
+		_, _ = c.conn.Write(line)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -21,25 +22,36 @@ import (
 // nothing of ours in it.
 type home struct {
 	tb  testing.TB
-	dir string // short: a socket's path has to fit in 108 bytes
+	dir string
 	env []string
 }
 
-func newHome(tb testing.TB) *home {
+// shortDir is a directory for sockets, whose paths have to fit in 108 bytes.
+func shortDir(tb testing.TB) string {
 	tb.Helper()
+	//nolint:usetesting // the names of tests are long
 	dir, err := os.MkdirTemp("", "hb")
 	if err != nil {
 		tb.Fatal(err)
 	}
-	tb.Cleanup(func() { os.RemoveAll(dir) })
-	h := &home{tb: tb, dir: dir}
+	tb.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			tb.Error(err)
+		}
+	})
+	return dir
+}
+
+func newHome(tb testing.TB) *home {
+	tb.Helper()
+	h := &home{tb: tb, dir: shortDir(tb)}
 	for _, d := range []string{"config/harness", "prompts", "state", "run"} {
 		if err := os.MkdirAll(h.path(d), 0o700); err != nil {
 			tb.Fatal(err)
 		}
 	}
 	h.env = []string{
-		"HOME=" + dir, "PATH=" + os.Getenv("PATH"), "TMPDIR=" + dir, "GORACE=atexit_sleep_ms=0",
+		"HOME=" + h.dir, "PATH=" + os.Getenv("PATH"), "TMPDIR=" + h.dir, "GORACE=atexit_sleep_ms=0",
 		"XDG_CONFIG_HOME=" + h.path("config"), "XDG_STATE_HOME=" + h.path("state"), "XDG_RUNTIME_DIR=" + h.path("run"),
 	}
 	return h
@@ -76,11 +88,11 @@ const server = "[server]\nsettle = \"50ms\"\n"
 // upstream is the table of one echo server. Further lines may follow it.
 func (h *home) upstream(key string, args ...string) string {
 	h.tb.Helper()
-	quoted := ""
+	quoted := []string{`"echo-server"`}
 	for _, a := range args {
-		quoted += fmt.Sprintf(", %q", a)
+		quoted = append(quoted, strconv.Quote(a))
 	}
-	return fmt.Sprintf("[mcp.%s]\ncmd = %q\nargs = [\"echo-server\"%s]\n", key, self(h.tb), quoted)
+	return fmt.Sprintf("[mcp.%s]\ncmd = %q\nargs = [%s]\n", key, self(h.tb), strings.Join(quoted, ", "))
 }
 
 // fleet is n upstreams named u000 and so on, a table each.
@@ -132,7 +144,7 @@ func (h *home) launch() *daemon {
 	}
 	d := &daemon{home: h, cmd: cmd, exited: make(chan struct{})}
 	go func() {
-		cmd.Wait()
+		_ = cmd.Wait() // stop looks at how it exited
 		close(d.exited)
 	}()
 	h.tb.Cleanup(d.stop)
@@ -141,11 +153,11 @@ func (h *home) launch() *daemon {
 
 // stop ends the daemon and everything it runs.
 func (d *daemon) stop() {
-	d.cmd.Process.Signal(syscall.SIGTERM)
+	_ = d.cmd.Process.Signal(syscall.SIGTERM) // it may have been stopped already
 	select {
 	case <-d.exited:
 	case <-time.After(patience):
-		d.cmd.Process.Kill()
+		_ = d.cmd.Process.Kill()
 		<-d.exited
 		d.tb.Error("the daemon did not stop")
 	}
@@ -186,8 +198,8 @@ func (d *daemon) poll(what string, ok func() bool) {
 	}
 }
 
-// reload asks for a pass, which has to be taken, and returns what it changed.
-func (d *daemon) reload() []control.Change {
+// reload asks for a pass, which has to be taken.
+func (d *daemon) reload() {
 	d.tb.Helper()
 	r, err := d.control.Reload(context.Background(), control.ReloadRequest{WaitMS: patience.Milliseconds()})
 	if err != nil {
@@ -196,7 +208,6 @@ func (d *daemon) reload() []control.Change {
 	if !r.OK {
 		d.tb.Fatalf("refused: %+v", r.Errors)
 	}
-	return r.Changed
 }
 
 func (d *daemon) status() *control.Status {
@@ -286,12 +297,7 @@ type floorDaemon struct {
 // startFloor starts the floor's daemon and returns when it listens.
 func startFloor(tb testing.TB) *floorDaemon {
 	tb.Helper()
-	dir, err := os.MkdirTemp("", "hb")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() { os.RemoveAll(dir) })
-	f := &floorDaemon{socket: filepath.Join(dir, "s")}
+	f := &floorDaemon{socket: filepath.Join(shortDir(tb), "s")}
 	f.bridge = []string{self(tb), "floor-bridge", f.socket}
 	cmd := exec.Command(self(tb), append([]string{"floor-daemon", f.socket}, direct(tb)...)...)
 	cmd.Stderr = os.Stderr
@@ -305,7 +311,7 @@ func startFloor(tb testing.TB) *floorDaemon {
 	f.pid = cmd.Process.Pid
 	tb.Cleanup(func() {
 		in.Close()
-		cmd.Wait()
+		_ = cmd.Wait() // it ends with its input, and has nothing to say
 	})
 	(&daemon{home: &home{tb: tb}}).poll("the floor listens", func() bool {
 		conn, err := net.Dial("unix", f.socket)

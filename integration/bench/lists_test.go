@@ -6,6 +6,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 )
@@ -35,6 +36,7 @@ func wideTables(n int) string {
 // loadConfig loads a large config in this process, and a tenth of it ten
 // times: the ratio is 1 where the cost of a table does not grow.
 func loadConfig(tb testing.TB, s scale) []figure {
+	tb.Helper()
 	whole, tenth := wideTables(s.tables), wideTables(s.tables/10)
 	var large, small []float64
 	for range 2 * s.rounds {
@@ -66,8 +68,9 @@ func allocated(f func()) float64 {
 // listTools asks for a large list through a bridge, and in turns for as many
 // bytes over the floor.
 func listTools(tb testing.TB, s scale) []figure {
+	tb.Helper()
 	h := newHome(tb)
-	h.start(h.fleet(s.servers, "-tools", fmt.Sprint(s.tools-echoTools))...)
+	h.start(h.fleet(s.servers, "-tools", strconv.Itoa(s.tools-echoTools))...)
 	a := h.agent()
 	f := startFloor(tb)
 	b := agent(tb, os.Environ(), f.bridge...)
@@ -114,6 +117,7 @@ func asking(tb testing.TB, c *client, method string, params, want []byte) float6
 // fanOut tells many sessions of one edit, and in turns of one notification of
 // the floor's upstream, which the floor copies to all.
 func fanOut(tb testing.TB, s scale) []figure {
+	tb.Helper()
 	h := newHome(tb)
 	h.save("prompts/greet.md", prompt(0))
 	h.start(h.upstream("e"), h.withPrompts())

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"bytes"
 	"flag"
 	"fmt"
 	"os"
@@ -9,7 +10,6 @@ import (
 	"runtime"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 )
@@ -38,7 +38,9 @@ func TestMain(m *testing.M) {
 		}
 	}
 	// Under the race detector every process would wait a second at its end.
-	os.Setenv("GORACE", "atexit_sleep_ms=0")
+	if err := os.Setenv("GORACE", "atexit_sleep_ms=0"); err != nil {
+		panic(err)
+	}
 	run.scale = full()
 	flag.IntVar(&run.scale.rounds, "rounds", run.scale.rounds, "how often the contestants of a part take turns")
 	flag.DurationVar(&run.scale.span, "span", run.scale.span, "how long one contestant is under load in one round")
@@ -50,8 +52,8 @@ func TestMain(m *testing.M) {
 			code = 1
 		}
 	}
-	if run.built != "" {
-		os.RemoveAll(run.built)
+	if err := os.RemoveAll(run.built); err != nil {
+		code = 1
 	}
 	os.Exit(code)
 }
@@ -200,21 +202,10 @@ func report(b *testing.B, name string, found []figure) {
 
 // machine is the head of the table: figures mean nothing without it.
 func machine() string {
-	var load string
-	if text, err := os.ReadFile("/proc/loadavg"); err == nil {
-		load = ", load " + strings.Join(strings.Fields(string(text))[:3], " ")
-	}
-	var kernel syscall.Utsname
-	release := ""
-	if syscall.Uname(&kernel) == nil {
-		for _, c := range kernel.Release {
-			if c == 0 {
-				break
-			}
-			release += string(rune(c))
-		}
-	}
-	return fmt.Sprintf("%d CPUs, %s, Linux %s%s; %d rounds of %v", runtime.NumCPU(), runtime.Version(), release, load, run.scale.rounds, run.scale.span)
+	load, _ := os.ReadFile("/proc/loadavg")
+	kernel, _ := os.ReadFile("/proc/sys/kernel/osrelease")
+	return fmt.Sprintf("%d CPUs, %s, Linux %s, load %s; %d rounds of %v", runtime.NumCPU(), runtime.Version(),
+		bytes.TrimSpace(kernel), bytes.TrimSpace(load), run.scale.rounds, run.scale.span)
 }
 
 // TestSmoke_EveryPartRunsAndEveryAnswerIsRight runs what the benchmarks run,

@@ -68,7 +68,7 @@ func children(tb testing.TB, pid int) []int {
 		if err != nil {
 			continue // a thread that has ended has none
 		}
-		for _, field := range strings.Fields(string(text)) {
+		for field := range strings.FieldsSeq(string(text)) {
 			if child, err := strconv.Atoi(field); err == nil {
 				all = append(all, child)
 			}
@@ -80,6 +80,7 @@ func children(tb testing.TB, pid int) []int {
 // weigh reads memory before and while many sessions are open, each of which
 // listed the tools and made a call.
 func weigh(tb testing.TB, s scale) []figure {
+	tb.Helper()
 	d := newHome(tb).start((&home{tb: tb}).upstream("e"))
 	f := startFloor(tb)
 	pause(s.rest)

@@ -91,6 +91,7 @@ func (t *turns) figure(what, unit string) figure {
 // work, and the wait for a file that was just saved to be quiet. What a reload
 // of the larger file may cost more is reading it.
 func reloadLive(tb testing.TB, s scale) []figure {
+	tb.Helper()
 	large, small := startFleet(tb, s.fleet), startFleet(tb, smallFleet)
 	described := func(f *fleet, n int) string { return f.text(fmt.Sprintf("description = \"edit %d\"\n", n)) }
 	said := func(f *fleet, n int) string { return f.text(fmt.Sprintf("# %d\n", n)) }
@@ -145,6 +146,7 @@ func loading(tb testing.TB, text string) float64 {
 // reloadSwap changes what another process is needed for, and compares that
 // with starting the process by hand.
 func reloadSwap(tb testing.TB, s scale) []figure {
+	tb.Helper()
 	large, small := startFleet(tb, s.fleet), startFleet(tb, smallFleet)
 	marked := func(f *fleet, n int) string { return f.text(fmt.Sprintf("env = { MARK = \"%d\" }\n", n)) }
 	var swap turns

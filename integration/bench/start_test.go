@@ -30,6 +30,7 @@ func startParts() []part {
 // startBridges times exec to the answer of initialize, harness and floor in
 // turns, with the daemons running.
 func startBridges(tb testing.TB, s scale) []figure {
+	tb.Helper()
 	d := newHome(tb).start((&home{tb: tb}).upstream("e"))
 	f := startFloor(tb)
 	var ours, theirs []float64
@@ -62,6 +63,7 @@ func greeting(tb testing.TB, env, argv []string) float64 {
 
 // traceInits adds up what GODEBUG=inittrace=1 says of a bridge.
 func traceInits(tb testing.TB, s scale) []figure {
+	tb.Helper()
 	d := newHome(tb).start((&home{tb: tb}).upstream("e"))
 	var ms, mb []float64
 	for range s.starts {
@@ -101,6 +103,7 @@ const echoTools = 5
 // startDaemons times a daemon of an empty home from exec to the first list
 // that has every tool of every upstream, for one upstream and for a crew.
 func startDaemons(tb testing.TB, s scale) []figure {
+	tb.Helper()
 	one, crew := startsOf(tb, s, 1), startsOf(tb, s, s.crew)
 	one[0].bound, crew[0].bound = bound{30, false, "PRF-4"}, bound{150, false, "PRF-4"}
 	return append(one, crew...)
@@ -216,6 +219,7 @@ func startDaemon(tb testing.TB, n int, open reach) float64 {
 // that did it to the first that is answered again. What is waited for on
 // purpose does not count.
 func recoverCrashes(tb testing.TB, s scale) []figure {
+	tb.Helper()
 	const delay = 100 * time.Millisecond
 	h := newHome(tb)
 	tables := h.fleet(s.crew)
