@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"harness/pkg/bridge"
 	"harness/pkg/control"
@@ -53,20 +54,47 @@ func runBridge(args []string, getenv func(string) string) int {
 		fmt.Print(bridgeUsage)
 		return exitDone
 	}
-	tuneForCopying()
 	paths := findPaths(getenv, flags)
 	token := getenv("HARNESS_MCP_TOKEN")
 	err = bridge.Run(context.Background(), bridge.Options{
-		In: os.Stdin, Out: os.Stdout, Version: programVersion(), MaxMessage: largestAnswer, StopGrace: bridgeGrace,
-		Dial: func(ctx context.Context) (net.Conn, error) { return dialSession(ctx, paths, token) },
-		Say:  func(text string) { fmt.Fprintln(os.Stderr, "harness: "+plain.Text(text)) },
+		In:         os.Stdin,
+		Out:        os.Stdout,
+		Dial:       func(ctx context.Context) (net.Conn, error) { return dialSession(ctx, paths, token) },
+		Say:        func(text string) { fmt.Fprintln(os.Stderr, "harness: "+plain.Text(text)) },
+		Version:    programVersion,
+		MaxMessage: largestAnswer,
+		StopGrace:  bridgeGrace,
+		Large:      sizes(),
 	})
 	return report(os.Stderr, err)
 }
 
-// tuneForCopying keeps the heap of a process small that lives as long as its
-// agent and holds little but two buffers.
-func tuneForCopying() { debug.SetGCPercent(25) }
+// sizes returns what follows the size of the answers that pass: a large pipe to
+// the agent halves the switches that a large answer costs, but what all pipes of
+// a user may hold is limited, so it is large only while it is of use.
+//
+// Once things are quiet it gives back what the start and large messages took,
+// and keeps the heap of a process small that lives as long as its agent and
+// holds little but two buffers. Nobody waits for an answer then (PRF-3).
+func sizes() func(large bool) {
+	const most = 1 << 20 // what any user may ask for
+	usual, err := unix.FcntlInt(uintptr(unix.Stdout), unix.F_GETPIPE_SZ, 0)
+	isPipe := err == nil && usual < most
+	return func(large bool) {
+		size := usual
+		if large {
+			size = most
+		}
+		if isPipe {
+			// One that is refused costs speed and nothing else.
+			_, _ = unix.FcntlInt(uintptr(unix.Stdout), unix.F_SETPIPE_SZ, size)
+		}
+		if !large {
+			debug.SetGCPercent(25)
+			debug.FreeOSMemory()
+		}
+	}
+}
 
 // bridgeFlags reads the few flags there are.
 func bridgeFlags(args []string) (flags control.Flags, help bool, err error) {

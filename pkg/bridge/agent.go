@@ -25,6 +25,7 @@ func (b *bridge) readAgent() error {
 		case err != nil:
 			return fmt.Errorf("read from the agent: %w", err)
 		default:
+			b.noteSize(line)
 			b.gather(line, &out)
 		}
 		if out.full() || !b.edge.More() {
@@ -37,8 +38,8 @@ func (b *bridge) readAgent() error {
 // gather takes one line. What the daemon would refuse is refused here: the id
 // of a request must not be noted unless it is answered under that id.
 func (b *bridge) gather(line []byte, out *batch) {
-	var m jsonrpc.Message
-	switch err := jsonrpc.PeekValid(line, &m); {
+	m := &out.seen
+	switch err := jsonrpc.PeekValid(line, m); {
 	case errors.Is(err, jsonrpc.ErrEmpty):
 		return
 	case errors.Is(err, jsonrpc.ErrSyntax):
@@ -50,9 +51,9 @@ func (b *bridge) gather(line []byte, out *batch) {
 	}
 	switch m.Kind() {
 	case jsonrpc.Request:
-		b.request(line, &m, out)
+		b.request(line, m, out)
 	case jsonrpc.Notification:
-		b.notification(line, &m, out)
+		b.notification(line, m, out)
 	case jsonrpc.Response:
 		out.add(line, nil)
 	default:

@@ -5,6 +5,7 @@ import (
 	"net"
 	"slices"
 
+	"harness/pkg/jsonrpc"
 	"harness/pkg/wire"
 )
 
@@ -15,7 +16,8 @@ type batch struct {
 	last []byte // one more line, without its newline, too large to be copied
 	// lines says what buf and last hold.
 	lines       []batched
-	initialized bool // one of the lines was notifications/initialized
+	initialized bool            // one of the lines was notifications/initialized
+	seen        jsonrpc.Message // the line being looked at; here, it is not allocated for each
 }
 
 // batched is one line of a batch.

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -19,15 +20,24 @@ type Options struct {
 	Say func(string)
 	// Dial connects a session to the daemon. It is called again and again
 	// while there is none; a [*control.Problem] is a daemon's refusal.
-	Dial    func(context.Context) (net.Conn, error)
-	Version string
+	Dial func(context.Context) (net.Conn, error)
+	// Version returns what the bridge calls itself where no daemon says it.
+	Version func() string
 	// MaxMessage bounds one line in bytes. The daemon has the limit that the
 	// config sets; this one only keeps the bridge in bounds.
 	MaxMessage int64
 	// StopGrace is how long the answers to what was read are waited for once
 	// the agent has ended its input.
 	StopGrace time.Duration
+	// Large, if not nil, is told true before a large answer passes, and false
+	// once things are quiet after that, and after the start: it is time then to
+	// give back memory. It is called by one goroutine at a time with true and
+	// with false.
+	Large func(bool)
 }
+
+// quiet is how long nothing large has passed when memory is given back.
+const quiet = time.Second
 
 // bridge is the state between the two directions. sending is taken before mu,
 // and is held while lines are written to the daemon: what was sent and what
@@ -40,6 +50,8 @@ type bridge struct {
 	edge   edge
 	held   chan struct{} // capacity 1: something was put on the queue
 	leave  context.CancelCauseFunc
+	calm   *time.Timer // runs only for a while after something large
+	large  atomic.Bool // what Options.Large was told last
 
 	sending sync.Mutex
 
@@ -62,6 +74,9 @@ func Run(ctx context.Context, opt Options) error { return newBridge(opt).run(ctx
 func newBridge(opt Options) *bridge {
 	var nonce [8]byte
 	_, _ = rand.Read(nonce[:]) // never fails
+	if opt.Large == nil {
+		opt.Large = func(bool) {}
+	}
 	return &bridge{
 		opt:     opt,
 		ownIDs:  "harness-bridge-" + hex.EncodeToString(nonce[:]) + "-",
@@ -74,6 +89,8 @@ func newBridge(opt Options) *bridge {
 func (b *bridge) run(ctx context.Context) error {
 	ctx, b.leave = context.WithCancelCause(ctx)
 	defer b.leave(nil)
+	b.calm = time.AfterFunc(quiet, func() { b.tellLarge(false) })
+	defer b.calm.Stop()
 	ended := make(chan error, 1)
 	go func() { ended <- b.readAgent() }()
 	var copying sync.WaitGroup
@@ -111,6 +128,23 @@ func (b *bridge) finish(ctx context.Context, copying *sync.WaitGroup, err error)
 		return nil
 	}
 	return err
+}
+
+// noteSize reports whether a line is large. While such lines pass, no memory is
+// given back.
+func (b *bridge) noteSize(line []byte) bool {
+	if len(line) < large {
+		return false
+	}
+	b.calm.Reset(quiet)
+	return true
+}
+
+// tellLarge tells what passes, true only once until it is false again.
+func (b *bridge) tellLarge(passes bool) {
+	if was := b.large.Swap(passes); !was || !passes {
+		b.opt.Large(passes)
+	}
 }
 
 // change is how the session is changed. Whoever waits for nothing to wait is

@@ -137,6 +137,7 @@ func TestRun_KeepsTheOrderOfAnAgentThatDoesNotWait(t *testing.T) {
 	r := newRig(t)
 	setLevel := `{"jsonrpc":"2.0","id":3,"method":"logging/setLevel","params":{"level":"error"}}`
 	r.send(hello, ready, tools, setLevel, ask("4", "tools/call"), `{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}`)
+	r.quiet()
 	p := r.listen().accept()
 	p.gets(hello, ready, tools, setLevel, ask("4", "tools/call"))
 	p.say(welcome)
@@ -172,6 +173,7 @@ func TestRun_SendsAnUnansweredInitializeToTheNextDaemonFirst(t *testing.T) {
 func TestRun_LinksAnAgentThatNeverSaidInitialize(t *testing.T) {
 	r := newRig(t)
 	r.send(ready, tools)
+	r.quiet()
 	p := r.listen().accept()
 	p.gets(tools)
 	p.say(result("1", "{}"))
@@ -194,6 +196,7 @@ func TestRun_ForgetsCancelledRequests(t *testing.T) {
 	// One that was held is never sent.
 	p.kill()
 	r.send(ask("3", "tools/call"), ask("4", "tools/call"), cancel("3"))
+	r.quiet()
 	p = r.listen().accept()
 	p.answers(helloID, "{}")
 	p.gets(ready, ask("4", "tools/call"))

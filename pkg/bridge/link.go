@@ -23,6 +23,7 @@ const (
 type link struct {
 	conn net.Conn
 	in   *jsonrpc.Reader
+	seen jsonrpc.Message // the line being looked at; here, it is not allocated for each
 }
 
 // keepLinked connects to the daemon, relays what it says until it goes, and
@@ -56,12 +57,9 @@ func (b *bridge) noteRefusal(err error) {
 }
 
 // retryAfter spaces the attempts: a daemon that restarts is back soon, and one
-// that was never started costs little.
+// that was never started costs little. After half a minute it is a second.
 func retryAfter(tries int) time.Duration {
-	if tries < 40 {
-		return 25 * time.Millisecond
-	}
-	return 250 * time.Millisecond
+	return min(25*time.Millisecond<<min(tries/20, 10), time.Second)
 }
 
 func pause(ctx context.Context, d time.Duration) {
@@ -79,7 +77,7 @@ func (b *bridge) serve(ctx context.Context, conn net.Conn) error {
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
 	l := &link{conn: conn, in: jsonrpc.NewReader(conn, bufferSize, b.opt.MaxMessage)}
-	defer b.detach(l)
+	defer b.detach(ctx, l)
 	if err := b.establish(l); err != nil {
 		return err
 	}
@@ -157,7 +155,10 @@ func (b *bridge) relay(l *link) error {
 			b.tooLong(tooLong)
 		case err != nil:
 			return fmt.Errorf("read from the daemon: %w", err)
-		case b.passes(line):
+		case b.passes(line, &l.seen):
+			if b.noteSize(line) {
+				b.tellLarge(true)
+			}
 			b.edge.Append(line)
 		}
 		if !l.in.More() && !b.toAgent() {
@@ -168,15 +169,14 @@ func (b *bridge) relay(l *link) error {
 
 // passes reports whether the agent is to have a line of the daemon. The half of
 // one that a killed daemon left is no message.
-func (b *bridge) passes(line []byte) (pass bool) {
-	var m jsonrpc.Message
-	if jsonrpc.Peek(line, &m) != nil {
+func (b *bridge) passes(line []byte, m *jsonrpc.Message) (pass bool) {
+	if jsonrpc.Peek(line, m) != nil {
 		return false
 	}
 	if m.Kind() != jsonrpc.Response {
 		return m.Kind() != jsonrpc.Invalid
 	}
-	b.change(func(s *session) { pass = s.answered(line, &m) })
+	b.change(func(s *session) { pass = s.answered(line, m) })
 	return pass
 }
 
@@ -190,9 +190,13 @@ func (b *bridge) tooLong(t *jsonrpc.TooLong) {
 }
 
 // detach ends a link. A writer that is at work on it returns when it is closed,
-// and notes what was not sent, before the rest counts as sent.
-func (b *bridge) detach(l *link) {
+// and notes what was not sent, before the rest counts as sent. When it is the
+// bridge that ends, nothing is said of a daemon that went away.
+func (b *bridge) detach(ctx context.Context, l *link) {
 	_ = l.conn.Close()
+	if ctx.Err() != nil {
+		return
+	}
 	var answers [][]byte
 	b.sending.Lock()
 	b.change(func(s *session) {

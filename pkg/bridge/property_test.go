@@ -212,7 +212,7 @@ func (w *world) live(t *testing.T, deeds []deed) {
 	w.in = in
 	var over sync.WaitGroup
 	over.Go(func() {
-		opt := Options{In: stdin, Out: stdout, Version: "1", MaxMessage: 1 << 20, StopGrace: time.Minute, Say: func(string) {}, Dial: w.dial}
+		opt := Options{In: stdin, Out: stdout, Version: one, MaxMessage: 1 << 20, StopGrace: time.Minute, Say: func(string) {}, Dial: w.dial}
 		b := newBridge(opt)
 		b.session.waits = waits{2000 * w.unit, 700 * w.unit}
 		if err := b.run(t.Context()); err != nil {

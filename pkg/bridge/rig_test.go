@@ -55,7 +55,7 @@ func bareRig(t testing.TB, change ...func(*Options)) *rig {
 		lines: make(chan string, 1<<14), ended: make(chan error, 1),
 	}
 	opt := Options{
-		In: stdin, Out: stdout, Version: "1", MaxMessage: 64 << 20, StopGrace: patience,
+		In: stdin, Out: stdout, Version: one, MaxMessage: 64 << 20, StopGrace: patience,
 		Say: func(text string) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
@@ -309,3 +309,6 @@ func (r *rig) greeted(d *daemon) *peer {
 	p.gets(ready)
 	return p
 }
+
+// one is the version of bridges under test.
+func one() string { return "1" }

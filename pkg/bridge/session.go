@@ -28,7 +28,7 @@ type waits struct{ request, greet time.Duration }
 // has to hear. Every request leaves it once: with its answer, with a failure,
 // or cancelled. It has no lock of its own.
 type session struct {
-	version  string
+	version  func() string
 	waits    waits
 	refusal  string              // why the daemon that is there takes no session, "" if it does or there is none
 	requests map[string]*request // those without an answer, by raw id
@@ -59,7 +59,7 @@ const (
 	taken                 // with the daemon, or on the way to it
 )
 
-func newSession(version string) session {
+func newSession(version func() string) session {
 	return session{
 		version:  version,
 		waits:    waits{request: requestWait, greet: greetWait},
@@ -168,7 +168,7 @@ func (s *session) giveUp(r *request) []byte {
 		return r.verb.failure([]byte(r.id), s.absent())
 	}
 	s.greeting, s.alone = r.line, true
-	return wire.AppendInitialize(nil, []byte(r.id), asked(r.line), s.version)
+	return wire.AppendInitialize(nil, []byte(r.id), asked(r.line), s.version())
 }
 
 // absent is the failure of what needed a daemon.

@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -29,6 +30,13 @@ type bubble struct {
 	why   error         // of every dial
 	next  chan net.Conn // or what one of them returns, capacity 1
 	dials int
+	large []toldLarge
+}
+
+// toldLarge is one call of Options.Large.
+type toldLarge struct {
+	large bool
+	at    time.Time
 }
 
 func newBubble(t *testing.T, grace time.Duration) *bubble {
@@ -36,9 +44,14 @@ func newBubble(t *testing.T, grace time.Duration) *bubble {
 	out, stdout := io.Pipe()
 	b := &bubble{t: t, in: in, lines: make(chan string, 1<<12), ended: make(chan error, 1), why: os.ErrNotExist, next: make(chan net.Conn, 1)}
 	opt := Options{
-		In: stdin, Out: stdout, Version: "1", MaxMessage: 1 << 20, StopGrace: grace,
+		In: stdin, Out: stdout, Version: one, MaxMessage: 1 << 20, StopGrace: grace,
 		Say:  func(text string) { b.said = append(b.said, text) },
 		Dial: func(context.Context) (net.Conn, error) { return b.dial() },
+		Large: func(large bool) {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.large = append(b.large, toldLarge{large, time.Now()})
+		},
 	}
 	go func() {
 		err := Run(t.Context(), opt)
@@ -114,8 +127,10 @@ func (b *bubble) dialled() int {
 	return b.dials
 }
 
-// connect makes the next dial succeed and returns the daemon's end.
+// connect makes the next dial succeed, after the pause since the last one, and
+// returns the daemon's end.
 func (b *bubble) connect() net.Conn {
+	synctest.Wait()
 	here, there := net.Pipe()
 	b.next <- there
 	return here
@@ -267,16 +282,57 @@ func TestTime_SaysWhyADaemonRefuses(t *testing.T) {
 	})
 }
 
+func TestTime_TellsWhenLargeAnswersPassAndWhenThingsAreQuiet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t, time.Minute)
+		start := time.Now()
+		d := b.connect()
+		lines := make(chan string, 10)
+		go read(d, lines)
+		call := func(size int) {
+			b.send(ask("1", "tools/call"))
+			next(t, lines)
+			answer := result("1", `"`+strings.Repeat("x", size)+`"`)
+			if _, err := io.WriteString(d, answer+"\n"); err != nil {
+				t.Fatal(err)
+			}
+			b.getsAfter(0, answer)
+		}
+		call(10)
+		time.Sleep(10 * time.Second)
+		call(large)
+		time.Sleep(quiet / 2)
+		call(large)
+		call(10)
+		time.Sleep(time.Hour)
+		b.end(0)
+		d.Close()
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		want := []string{"false after 1s", "true after 10s", "false after 11.5s"}
+		var got []string
+		for _, told := range b.large {
+			got = append(got, fmt.Sprintf("%t after %v", told.large, told.at.Sub(start).Round(100*time.Millisecond)))
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
 func TestTime_LooksOftenAtFirstAndSeldomLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBubble(t, time.Minute)
 		time.Sleep(time.Second)
 		synctest.Wait()
 		early := b.dialled()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		minute := b.dialled()
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		late := b.dialled() - early
-		if early < 35 || early > 45 || late < 4*3595 || late > 4*3605 {
+		late := b.dialled() - minute
+		if early < 25 || early > 35 || late != 3600 {
 			t.Errorf("%d in the first second, %d in an hour", early, late)
 		}
 		b.end(0)
