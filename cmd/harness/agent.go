@@ -22,7 +22,7 @@ type agent struct {
 
 // largestAnswer bounds what one answer may hold; the daemon has a limit of its
 // own, and this one only has to be above it.
-const largestAnswer = 1 << 30
+const largestAnswer = 1<<30 + 1<<20
 
 // dialAgent opens a session and shakes hands.
 func (g *globals) dialAgent(ctx context.Context) (*agent, error) {
@@ -66,12 +66,12 @@ func (a *agent) request(method string, params []byte) ([]byte, error) {
 	id := strconv.Itoa(a.last)
 	line := append([]byte(`{"jsonrpc":"2.0","id":`+id+`,"method":"`+method+`","params":`), params...)
 	if _, err := a.conn.Write(append(line, "}\n"...)); err != nil {
-		return nil, fmt.Errorf("speak to the daemon: %w", err)
+		return nil, fmt.Errorf("%w: it went away before %s (%v)", control.ErrUnreachable, method, err)
 	}
 	for {
 		line, err := a.in.Next()
 		if err != nil {
-			return nil, fmt.Errorf("hear from the daemon: %w", err)
+			return nil, fmt.Errorf("%w: it went away during %s (%v)", control.ErrUnreachable, method, err)
 		}
 		var m jsonrpc.Message
 		if jsonrpc.Peek(line, &m) != nil || m.Kind() != jsonrpc.Response || string(m.ID.In(line)) != id {

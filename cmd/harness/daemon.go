@@ -8,7 +8,7 @@ import (
 	"harness/pkg/daemon"
 )
 
-func newDaemonCmd(g *globals) *cobra.Command {
+func newDaemonCmd(g *globals, kill <-chan struct{}) *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
 		Use:   "daemon",
@@ -26,6 +26,7 @@ func newDaemonCmd(g *globals) *cobra.Command {
 			}
 			return daemon.Run(cmd.Context(), daemon.Options{
 				Paths: g.paths(), Version: programVersion(), Home: home, Log: cmd.ErrOrStderr(), JSONLog: format == "json",
+				Kill: kill,
 			})
 		},
 	}

@@ -35,7 +35,8 @@ func newDemoCmd() *cobra.Command {
 				err = endErr
 			}
 			if err != nil {
-				return fmt.Errorf("the demo failed: %w; the daemon's log follows\n%s", err, d.log.String())
+				fmt.Fprintf(cmd.ErrOrStderr(), "\nThe daemon's log:\n%s\n", d.log.String())
+				return fmt.Errorf("the demo failed: %w", err)
 			}
 			fmt.Fprintln(d.out, "\nEverything above happened. The rest is your own harness.toml: `harness init`.")
 			return nil
@@ -180,7 +181,7 @@ func (d *demo) listed(k wire.Kind, want ...string) error {
 	return nil
 }
 
-// settled says that no agent was told anything since.
+// silent says that no agent was told anything since.
 func (d *demo) silent(since []int) error {
 	for i, a := range d.agents {
 		if n := a.seen(); n != since[i] {

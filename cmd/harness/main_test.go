@@ -38,7 +38,7 @@ func invoke(t *testing.T, args ...string) outcome {
 		t.Setenv(name, "")
 	}
 	var out, errOut bytes.Buffer
-	root := newRoot(streams{strings.NewReader(""), &out, &errOut})
+	root := newRoot(streams{strings.NewReader(""), &out, &errOut}, nil)
 	root.SetArgs(args)
 	code := report(&errOut, root.ExecuteContext(t.Context()))
 	return outcome{code, out.String(), errOut.String()}
@@ -133,7 +133,7 @@ func TestHelp_EveryTopicAndEveryCommandHasAText(t *testing.T) {
 			t.Errorf("%s: %+v", topic, got)
 		}
 	}
-	root := newRoot(streams{strings.NewReader(""), &bytes.Buffer{}, &bytes.Buffer{}})
+	root := newRoot(streams{strings.NewReader(""), &bytes.Buffer{}, &bytes.Buffer{}}, nil)
 	for _, c := range root.Commands() {
 		if c.Short == "" || strings.HasSuffix(c.Short, ".") {
 			t.Errorf("%s: short help is %q", c.Name(), c.Short)
@@ -149,7 +149,7 @@ func TestReadme_NamesEveryCommandAndEveryTopic(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	root := newRoot(streams{strings.NewReader(""), &bytes.Buffer{}, &bytes.Buffer{}})
+	root := newRoot(streams{strings.NewReader(""), &bytes.Buffer{}, &bytes.Buffer{}}, nil)
 	root.InitDefaultCompletionCmd()
 	_, commands, _ := strings.Cut(string(data), "## Commands")
 	for _, c := range root.Commands() {
@@ -304,7 +304,7 @@ func TestProgramVersion_IsNeverEmpty(t *testing.T) {
 // since nothing of it is global.
 func TestNewRoot_CanBeBuiltTwice(t *testing.T) {
 	for range 2 {
-		root := newRoot(streams{strings.NewReader(""), &bytes.Buffer{}, &bytes.Buffer{}})
+		root := newRoot(streams{strings.NewReader(""), &bytes.Buffer{}, &bytes.Buffer{}}, nil)
 		if _, _, err := root.Find([]string{"status"}); err != nil {
 			t.Error(err)
 		}

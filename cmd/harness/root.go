@@ -13,8 +13,9 @@ import (
 	"harness/pkg/plain"
 )
 
-// newRoot builds the command tree over s.
-func newRoot(s streams) *cobra.Command {
+// newRoot builds the command tree over s. kill is closed when what runs should
+// end at once.
+func newRoot(s streams, kill <-chan struct{}) *cobra.Command {
 	g := &globals{}
 	root := &cobra.Command{
 		Use:           "harness",
@@ -39,7 +40,7 @@ func newRoot(s streams) *cobra.Command {
 	})
 	g.flags(root)
 	root.AddCommand(
-		newDaemonCmd(g), newStatusCmd(g), newReloadCmd(g), newValidateCmd(g), newInitCmd(g), newMCPCmd(),
+		newDaemonCmd(g, kill), newStatusCmd(g), newReloadCmd(g), newValidateCmd(g), newInitCmd(g), newMCPCmd(),
 		newToolsCmd(g), newCallCmd(g), newPromptsCmd(g), newLogsCmd(g), newEventsCmd(g), newDemoCmd(),
 		newUnitsCmd(g, "start", "Start upstreams, and wait until they run"),
 		newUnitsCmd(g, "stop", "Stop upstreams, and wait until they are stopped"),

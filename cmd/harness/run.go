@@ -61,14 +61,37 @@ func run(args []string) int {
 	if len(args) > 0 && args[0] == demoServer {
 		return runDemoServer(args[1:], os.Stdin, os.Stdout)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	ctx, kill, stop := stopSignals()
 	defer stop()
-	// A second signal ends the program at once (LIF-4).
-	context.AfterFunc(ctx, stop)
 	io := streams{os.Stdin, os.Stdout, os.Stderr}
-	root := newRoot(io)
+	root := newRoot(io, kill)
 	root.SetArgs(args)
 	return report(io.err, root.ExecuteContext(ctx))
+}
+
+// stopSignals returns a context that ends at the first signal to stop, and a
+// channel that is closed at the second one (LIF-4). A third is the system's.
+func stopSignals() (ctx context.Context, kill <-chan struct{}, stop func()) {
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	ctx, cancel := context.WithCancel(context.Background())
+	killed, over := make(chan struct{}), make(chan struct{})
+	go func() {
+		for _, act := range []func(){cancel, func() { close(killed) }} {
+			select {
+			case <-signals:
+				act()
+			case <-over:
+				return
+			}
+		}
+		signal.Stop(signals)
+	}()
+	return ctx, killed, func() {
+		cancel()
+		signal.Stop(signals)
+		close(over)
+	}
 }
 
 // report prints err as one line with what to do next, and returns the exit

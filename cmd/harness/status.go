@@ -41,7 +41,11 @@ func printStatus(w io.Writer, s *control.Status) error {
 	fmt.Fprintf(w, "harness %s, pid %d, up %s\n", plain.Text(s.Version), s.PID, (time.Duration(s.UptimeMS) * time.Millisecond).Round(time.Second))
 	fmt.Fprintf(w, "config %s, generation %d, watched by %s\n", plain.Text(s.Config), s.Generation, s.Watch)
 	if s.LastReload != nil && !s.LastReload.OK {
-		fmt.Fprintln(w, "config error, running last good:")
+		if s.Generation == 0 {
+			fmt.Fprintln(w, "no good config yet, so nothing runs:")
+		} else {
+			fmt.Fprintln(w, "config error, running last good:")
+		}
 		printFaults(w, "  ", s.LastReload.Errors)
 	}
 	if s.LastReload != nil && len(s.LastReload.Warnings) > 0 {

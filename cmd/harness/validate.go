@@ -44,11 +44,7 @@ func newValidateCmd(g *globals) *cobra.Command {
 			if project {
 				kind = config.Project
 			}
-			v, err := validate(path, kind)
-			if err != nil {
-				return err
-			}
-			return reportValidation(cmd, path, v, asJSON)
+			return reportValidation(cmd, path, validate(path, kind), asJSON)
 		},
 	}
 	jsonFlag(cmd, &asJSON)
@@ -56,18 +52,20 @@ func newValidateCmd(g *globals) *cobra.Command {
 	return cmd
 }
 
-func validate(path string, kind config.Kind) (validation, error) {
+func validate(path string, kind config.Kind) validation {
 	data, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return validation{}, fmt.Errorf("%s: no such file; write one with `harness init`", path)
-	}
 	if err != nil {
-		return validation{}, fmt.Errorf("read the config: %w", err)
+		// A file that cannot be read is a finding like any other (CLI-1).
+		message := "not readable: " + err.Error()
+		if errors.Is(err, fs.ErrNotExist) {
+			message = "no such file; write one with `harness init`"
+		}
+		return validation{Errors: []control.Fault{{File: path, Message: message}}}
 	}
 	// Without a home a leading ~ is a fault, which says so with its line.
 	home, _ := os.UserHomeDir()
 	_, warnings, faults := config.Load(config.Source{Path: path, Data: data, Kind: kind}, config.Env{Home: home, Lookup: os.LookupEnv})
-	return validation{OK: len(faults) == 0, Errors: toFaults(faults), Warnings: toFaults(warnings)}, nil
+	return validation{OK: len(faults) == 0, Errors: toFaults(faults), Warnings: toFaults(warnings)}
 }
 
 func toFaults(list []config.Fault) []control.Fault {

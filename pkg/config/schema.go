@@ -129,7 +129,7 @@ const (
 	minRestartDelay = 10 * time.Millisecond
 	maxDuration     = 365 * 24 * time.Hour
 	minMessage      = 1 << 10
-	maxMessage      = 4 << 30
+	maxMessage      = 1 << 30
 	maxRuns         = 1_000_000
 )
 

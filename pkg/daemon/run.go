@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"sync"
 	"time"
 
 	"harness/pkg/control"
@@ -22,6 +23,9 @@ type Options struct {
 	// Ready is called once the socket answers and the first generation is in
 	// force; nil for nobody.
 	Ready func()
+	// Kill, once closed, ends every process at once instead of politely: a
+	// second signal of whoever stops the daemon (LIF-4). It may be nil.
+	Kill <-chan struct{}
 }
 
 const (
@@ -55,7 +59,7 @@ func Run(ctx context.Context, opt Options) error {
 	if err != nil {
 		return unlessStopped(ctx, err)
 	}
-	defer listener.Close()
+	defer func() { _ = listener.Close() }() // closed already where it served
 	d, err := build(opt, state, level, log)
 	if err != nil {
 		return err
@@ -103,12 +107,13 @@ func (d *daemon) reap(ctx context.Context) error {
 // before the next: nothing new comes in, then nothing is started any more,
 // then every process ends.
 func (d *daemon) serve(ctx context.Context, listener *net.UnixListener) error {
+	defer d.heed(d.opt.Kill)()
 	upstreams := begin(ctx, "upstreams", d.log, d.pool)
 	defer d.stop(upstreams)
 	defer d.saver.flush() // what the engine left
 	engine := begin(ctx, "engine", d.log, d.saver, d.watcher, d.loop)
 	defer d.stop(engine)
-	if err := d.firstPublish(ctx); err != nil {
+	if !d.published(ctx) {
 		return nil // asked to stop before it was up
 	}
 	door := begin(ctx, "front", d.log, &front{d.control, listener})
@@ -131,12 +136,32 @@ func (d *daemon) serve(ctx context.Context, listener *net.UnixListener) error {
 	}
 }
 
+// heed ends every process as soon as kill is closed, until the function that it
+// returns is called.
+func (d *daemon) heed(kill <-chan struct{}) (stop func()) {
+	over := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		select {
+		case <-kill:
+			d.log.Warn("ending every process at once")
+			d.host.Close()
+		case <-over:
+		}
+	})
+	return func() {
+		close(over)
+		wg.Wait()
+	}
+}
+
 // stop ends one stage. A process may take the stop_grace it was started under.
 func (d *daemon) stop(s *stage) { s.stop(d.limits.longestStop() + stopMargin) }
 
-// firstPublish waits until there is something to serve.
-func (d *daemon) firstPublish(ctx context.Context) error {
-	return d.loop.Until(ctx, firstPublish, func() bool { return d.loop.State().Shown > 0 })
+// published waits until there is something to serve, and reports whether to
+// serve it.
+func (d *daemon) published(ctx context.Context) bool {
+	return d.loop.Until(ctx, firstPublish, func() bool { return d.loop.State().Shown > 0 }) == nil
 }
 
 // point lets clients without an environment find the socket (WHO-2a), and
