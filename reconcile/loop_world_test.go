@@ -75,8 +75,8 @@ func (f *fleet) start() {
 func (f *fleet) serve(ctx context.Context) (again bool) {
 	defer func() {
 		if v := recover(); v != nil {
-			again = v == errAsked
-			if !again {
+			err, _ := v.(error)
+			if again = errors.Is(err, errAsked); !again {
 				f.t.Errorf("panic: %v", v)
 			}
 		}
@@ -168,12 +168,6 @@ func (f *fleet) fail(key string) {
 	synctest.Wait()
 }
 
-func (f *fleet) note(format string, args ...any) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.noteLocked(format, args...)
-}
-
 func (f *fleet) noteLocked(format string, args ...any) {
 	f.trace = append(f.trace, fmt.Sprintf("%v ", time.Since(f.begun))+fmt.Sprintf(format, args...))
 }
@@ -255,6 +249,8 @@ func (f *fleet) Do(step Step, d *Desired) {
 		u.launch = want.Launch
 	case OpStop:
 		delete(f.units, step.Name)
+	default:
+		f.t.Errorf("asked to %s", step)
 	}
 }
 

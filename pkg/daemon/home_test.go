@@ -30,7 +30,8 @@ type home struct {
 
 func newHome(t *testing.T) *home {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "hd") // short: a socket's path may have 107 bytes
+	//nolint:usetesting // the names of tests are long, and a socket's path may have 107 bytes
+	dir, err := os.MkdirTemp("", "hd")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +43,9 @@ func newHome(t *testing.T) *home {
 		if t.Failed() {
 			t.Logf("log:\n%s", h.log.read())
 		}
-		os.RemoveAll(dir)
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
 	})
 	write(t, filepath.Join(dir, "mcp.sh"), mcpServer)
 	return h
@@ -119,7 +122,7 @@ func (r *running) settled(keys ...string) {
 		return true
 	})
 	a := r.connect()
-	defer a.conn.Close()
+	defer a.close()
 	until(r.t, fmt.Sprint(keys, " are published"), func() bool {
 		names := " " + a.names("tools")
 		for _, key := range keys {
@@ -180,7 +183,7 @@ func (r *running) reload() *control.ReloadResult {
 }
 
 // until waits until ok holds.
-func until(t testing.TB, what string, ok func() bool) {
+func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); !ok(); {
 		if time.Now().After(deadline) {
@@ -192,7 +195,7 @@ func until(t testing.TB, what string, ok func() bool) {
 
 // agent is one MCP session.
 type agent struct {
-	t    testing.TB
+	t    *testing.T
 	conn *net.UnixConn
 	last int
 
@@ -218,10 +221,16 @@ func (r *running) connect() *agent {
 	}
 	a := &agent{t: r.t, conn: conn, waiting: map[int]chan answer{}, changed: map[string]int{}, ended: make(chan struct{})}
 	go a.read()
-	r.t.Cleanup(func() { conn.Close(); <-a.ended })
+	r.t.Cleanup(a.close)
 	a.ask("initialize", `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"test","version":"1"}}`)
 	fmt.Fprintln(conn, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 	return a
+}
+
+// close ends the session.
+func (a *agent) close() {
+	_ = a.conn.Close()
+	<-a.ended
 }
 
 // read takes in what the daemon says, until the session ends.

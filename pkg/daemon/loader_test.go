@@ -80,6 +80,21 @@ func (d *desk) remove(name string) {
 	delete(d.watcher.seen, d.path(name))
 }
 
+// free removes the config, so that something else can be put in its place.
+func (d *desk) free() string {
+	d.t.Helper()
+	d.remove("harness.toml")
+	return d.path("harness.toml")
+}
+
+// instead demands that this could be put there.
+func (d *desk) instead(err error) {
+	d.t.Helper()
+	if err != nil {
+		d.t.Fatal(err)
+	}
+}
+
 // load reads the files and makes that count.
 func (d *desk) load() reconcile.Loaded {
 	d.t.Helper()
@@ -109,9 +124,9 @@ func TestLoader_KeepsTheLastGoodConfigWhateverBecomesOfTheFile(t *testing.T) {
 		"empty":          {func(d *desk) { d.write("harness.toml", "") }, "empty"},
 		"white space":    {func(d *desk) { d.write("harness.toml", " \r\n\t") }, "empty"},
 		"a mark alone":   {func(d *desk) { d.write("harness.toml", "\ufeff\n") }, "empty"},
-		"a directory":    {func(d *desk) { d.remove("harness.toml"); os.Mkdir(d.path("harness.toml"), 0o700) }, "not a regular file"},
-		"a pipe":         {func(d *desk) { d.remove("harness.toml"); syscall.Mkfifo(d.path("harness.toml"), 0o600) }, "not a regular file"},
-		"a link nowhere": {func(d *desk) { d.remove("harness.toml"); os.Symlink("nowhere", d.path("harness.toml")) }, "gone"},
+		"a directory":    {func(d *desk) { d.instead(os.Mkdir(d.free(), 0o700)) }, "not a regular file"},
+		"a pipe":         {func(d *desk) { d.instead(syscall.Mkfifo(d.free(), 0o600)) }, "not a regular file"},
+		"a link nowhere": {func(d *desk) { d.instead(os.Symlink("nowhere", d.free())) }, "gone"},
 	}
 	for name, tt := range breaks {
 		t.Run(name, func(t *testing.T) {

@@ -199,7 +199,7 @@ func (o *ops) upstreamOf(name string) (string, error) {
 		return key, nil
 	}
 	if _, there := d.Agents[name]; there {
-		return "", &control.Problem{Code: wire.OperationFailed, Message: fmt.Sprintf("%s is a harness; this version runs upstreams only", name), Hint: "name an upstream as mcp.<key>"}
+		return "", &control.Problem{Code: wire.OperationFailed, Message: name + " is a harness; this version runs upstreams only", Hint: "name an upstream as mcp.<key>"}
 	}
 	hint := "no upstream is declared; add a [mcp.<key>] table to " + o.config
 	if names := slices.Sorted(maps.Keys(d.Upstreams)); len(names) > 0 {

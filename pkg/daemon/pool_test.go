@@ -162,7 +162,7 @@ func newOffice(t *testing.T) *office {
 	lim := newLimits(config.DefaultServer())
 	watcher := watch.New(watch.Options{})
 	o.world = &world{
-		loader: o.desk.loader, pool: o.pool, broker: o.broker, merge: broker.Merge, limits: lim, settle: watcher.SetSettle,
+		loader: o.loader, pool: o.pool, broker: o.broker, merge: broker.Merge, limits: lim, settle: watcher.SetSettle,
 		save: func(name string, v any) { o.saved[name] = v }, level: new(slog.LevelVar), log: log, version: "v1",
 		emit: func(kind, name string, _ uint64, message string) {
 			o.mu.Lock()
@@ -173,7 +173,7 @@ func newOffice(t *testing.T) *office {
 	o.loop = reconcile.NewLoop(o.world, o.dirty, reconcile.Kept{})
 	o.ops = &ops{
 		loop: o.loop, pool: o.pool, broker: o.broker, watcher: watcher, limits: lim, saved: func(context.Context) {},
-		version: "v1", config: o.desk.loader.path, logs: o.path("logs"),
+		version: "v1", config: o.loader.path, logs: o.path("logs"),
 	}
 	return o
 }

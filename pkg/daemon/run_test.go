@@ -221,10 +221,10 @@ func TestRun_KeepsTheOrderOfEachName(t *testing.T) {
 				t.Errorf("an event without a message: %+v", e)
 			}
 			mu.Lock()
-			switch {
-			case e.Kind == "publish":
+			switch e.Kind {
+			case "publish":
 				order = append(order, "publish")
-			case e.Kind == "state":
+			case "state":
 				order = append(order, *e.Name+" "+e.Message)
 			}
 			mu.Unlock()

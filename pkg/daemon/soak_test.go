@@ -7,6 +7,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -139,7 +140,7 @@ type soak struct {
 func (s *soak) call(ctx context.Context, i int) {
 	rnd := rand.New(rand.NewPCG(3, uint64(i)))
 	for ctx.Err() == nil {
-		n, text := rnd.IntN(soakUpstreams), fmt.Sprint(rnd.Int())
+		n, text := rnd.IntN(soakUpstreams), strconv.Itoa(rnd.Int())
 		got := s.agents[i].call(soakKey(n)+"__echo", text)
 		s.calls[i]++
 		excused := n < soakMoving && slices.ContainsFunc([]string{"upstream_unavailable", "unknown_namespace", "unknown_tool"}, func(code string) bool {

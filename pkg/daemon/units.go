@@ -62,7 +62,9 @@ func (o *ops) order(ctx context.Context, names []string, word func(reconcile.Int
 			return nil, err
 		}
 		keys[i] = key
-		if s, there := find(o.pool, key); !there || !already(s) {
+		// A stop that waits for its publish shows in the intent alone.
+		wanted := o.loop.State().Desired.Upstreams[key].Enabled
+		if s, there := find(o.pool, key); !there || !wanted || !already(s) {
 			todo = append(todo, reconcile.UpstreamName(key))
 		}
 	}
