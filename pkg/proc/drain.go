@@ -8,8 +8,6 @@ import (
 	"os"
 	"time"
 	"unicode/utf8"
-
-	"harness/pkg/plain"
 )
 
 const (
@@ -29,8 +27,8 @@ const (
 const timestamp = "2006-01-02T15:04:05.000Z07:00"
 
 // Drain reads r to its end or to an error, at full speed whatever becomes of
-// log (LIF-7). Each line is written as "<time> <prefix>: <text>", the text
-// plain (CFG-6) and broken at 8 KiB. Of a flood, only a burst and then a little
+// log (LIF-7). Each line is written as "<time> <prefix>: <text>", broken at 8 KiB.
+// The text stays as it came: whoever shows it escapes it (CFG-6). Of a flood, only a burst and then a little
 // each second is written; how much was left out is noted, and the last of it
 // shown when the flood ends. Memory is bounded whatever comes.
 //
@@ -169,7 +167,7 @@ func (d *drain) write(line []byte, now time.Time) {
 	if d.prefix != "" {
 		d.out = append(append(d.out, d.prefix...), ": "...)
 	}
-	d.out = append(plain.Append(d.out, line), '\n')
+	d.out = append(append(d.out, line...), '\n')
 	d.bucket.tokens -= float64(len(d.out))
 	_, _ = d.log.Write(d.out)
 }

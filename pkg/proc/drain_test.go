@@ -11,7 +11,6 @@ import (
 	"testing/iotest"
 	"testing/synctest"
 	"time"
-	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -42,15 +41,15 @@ func untimed(t *testing.T, text string) []string {
 	return lines
 }
 
-func TestDrain_WritesPlainLines(t *testing.T) {
+func TestDrain_WritesLinesAsTheyCame(t *testing.T) {
 	for _, tc := range []struct {
 		name, in string
 		want     []string
 	}{
 		{"nothing", "", nil},
 		{"lines", "one\ntwo\r\n\nlast", []string{"mcp.up: one", "mcp.up: two", "mcp.up: ", "mcp.up: last"}},
-		{"what acts", "\x1b[2Jgone\a\u202e\n", []string{`mcp.up: \x1b[2Jgone\x07\u202e`}},
-		{"a carriage return within", "10%\r20%\n", []string{`mcp.up: 10%\r20%`}},
+		{"what acts", "\x1b[2Jgone\a\u202e\n", []string{"mcp.up: \x1b[2Jgone\a\u202e"}},
+		{"a carriage return within", "10%\r20%\n", []string{"mcp.up: 10%\r20%"}},
 		{
 			"a long line", strings.Repeat("x", lineLimit+3) + "\n",
 			[]string{"mcp.up: " + strings.Repeat("x", lineLimit), "mcp.up: xxx"},
@@ -65,7 +64,7 @@ func TestDrain_WritesPlainLines(t *testing.T) {
 		},
 		{
 			"a long line of broken runes", strings.Repeat("\xa9", lineLimit+1),
-			[]string{"mcp.up: " + strings.Repeat(`\xa9`, lineLimit), `mcp.up: \xa9`},
+			[]string{"mcp.up: " + strings.Repeat("\xa9", lineLimit), "mcp.up: \xa9"},
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -234,7 +233,7 @@ func FuzzDrain(f *testing.F) {
 			rest = rest[n:]
 		}
 		d.release(time.Unix(0, 0))
-		if text := out.String(); !utf8.ValidString(text) || text != "" && !strings.HasSuffix(text, "\n") {
+		if text := out.String(); text != "" && !strings.HasSuffix(text, "\n") {
 			t.Errorf("%q", text)
 		}
 		if cap(d.line) > 4*lineLimit || cap(d.tail) > 8*drainHold+2*lineLimit {
