@@ -12,11 +12,11 @@ import (
 type Change int
 
 const (
-	// Same: nothing to do.
+	// Same means that there is nothing to do.
 	Same Change = iota
-	// Live: what differs applies in place (HOT-4).
+	// Live means that what differs applies in place (HOT-4).
 	Live
-	// Respawn: another process would be spawned.
+	// Respawn means that another process would be spawned.
 	Respawn
 )
 

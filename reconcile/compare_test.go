@@ -98,6 +98,7 @@ func TestCompareLaunch_ComparesOrExcludesEveryField(t *testing.T) {
 		"Upstream.Workdir": "workdir", "Upstream.Isolation": "isolation",
 	}
 	everyField(t, excluded, func(t *testing.T, field string, a, b config.Launch) {
+		t.Helper()
 		want, key := Live, live[field]
 		if key == "" {
 			want, key = Respawn, respawn[field]
@@ -113,6 +114,7 @@ func TestCompareLaunch_ComparesOrExcludesEveryField(t *testing.T) {
 func comparesEveryField[T any](t *testing.T, excluded map[string]string, compare func(a, b T) []string) {
 	t.Helper()
 	everyField(t, excluded, func(t *testing.T, field string, a, b T) {
+		t.Helper()
 		if got := compare(a, b); len(got) != 1 {
 			t.Errorf("a change of %s gives the keys %q, want one; compare it, or exclude it with a reason", field, got)
 		}
@@ -147,6 +149,7 @@ func TestComparePrompt_NamesWhatDiffers(t *testing.T) {
 		"Digest": "it only says that something else differs",
 	}
 	everyField(t, excluded, func(t *testing.T, field string, a, b prompt.Prompt) {
+		t.Helper()
 		if got := comparePrompt(a, b); got != nil {
 			t.Errorf("with equal digests, %s differs: %q", field, got)
 		}

@@ -73,8 +73,8 @@ func (o ObservedUpstream) failed() *ObservedUpstream {
 	return &o
 }
 
-func (u Upstream) asked(nonce uint64) *Upstream {
-	u.Enabled, u.Nonce = true, nonce
+func (u Upstream) asked() *Upstream {
+	u.Enabled, u.Nonce = true, 1
 	return &u
 }
 
@@ -99,11 +99,11 @@ func TestDiff_PlansOneUpstream(t *testing.T) {
 		"enabled = true":                     {want(), have(disabled).stopped(), "start upstream gitea: enabled = true"},
 		"stopped by hand":                    {want().stopped(), have(), "stop upstream gitea: stop requested"},
 		"stopped by hand, and gone":          {want().stopped(), have().stopped(), ""},
-		"started by hand":                    {want(disabled).asked(1), have(disabled).stopped(), "start upstream gitea: start requested"},
-		"restarted by hand":                  {want().asked(1), have(), "replace upstream gitea: restart requested"},
-		"started by hand after it failed":    {want().asked(1), have().failed(), "start upstream gitea: start requested"},
-		"restarted by hand with an edit":     {want(changedLaunch).asked(1), have(), "replace upstream gitea: args changed; restart requested"},
-		"restarted by hand in a swap":        {want(changedLaunch).asked(1), have().pending(changedLaunch), "replace upstream gitea: args changed; restart requested"},
+		"started by hand":                    {want(disabled).asked(), have(disabled).stopped(), "start upstream gitea: start requested"},
+		"restarted by hand":                  {want().asked(), have(), "replace upstream gitea: restart requested"},
+		"started by hand after it failed":    {want().asked(), have().failed(), "start upstream gitea: start requested"},
+		"restarted by hand with an edit":     {want(changedLaunch).asked(), have(), "replace upstream gitea: args changed; restart requested"},
+		"restarted by hand in a swap":        {want(changedLaunch).asked(), have().pending(changedLaunch), "replace upstream gitea: args changed; restart requested"},
 		"changed":                            {want(changedLaunch), have(), "swap upstream gitea: args changed"},
 		"changed while stopped":              {want(changedLaunch).stopped(), have().stopped(), ""},
 		"changed and disabled":               {want(changedLaunch, disabled), have(), "stop upstream gitea: enabled = false"},

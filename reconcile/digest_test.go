@@ -70,6 +70,7 @@ func inDigest[T any](t *testing.T, excluded map[string]string, put func(*Desired
 		return d.Digest()
 	}
 	everyField(t, excluded, func(t *testing.T, field string, a, b T) {
+		t.Helper()
 		if digest(a) == digest(b) {
 			t.Errorf("a change of %s leaves the digest as it is", field)
 		}

@@ -129,6 +129,7 @@ func apply(d *Desired, o *Observed, plan Plan, up func(name string) bool) *Obser
 			applyNamed(next.Agents, step, d.Agents)
 		case KindProfile:
 			applyNamed(next.Profiles, step, d.Profiles)
+		case KindProject: // never planned so far
 		}
 	}
 	return &next
@@ -170,6 +171,7 @@ func applyUpstream(o *Observed, step Step, want Upstream, up bool) {
 	case OpStop:
 		delete(o.Upstreams, step.Name)
 		return
+	default: // nothing else is planned for an upstream
 	}
 	o.Upstreams[step.Name] = u
 }
