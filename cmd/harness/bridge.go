@@ -64,7 +64,7 @@ func runBridge(args []string, getenv func(string) string) int {
 		Version:    programVersion,
 		MaxMessage: largestAnswer,
 		StopGrace:  bridgeGrace,
-		Large:      sizes(),
+		Large:      sizes(uintptr(unix.Stdout)),
 	})
 	return report(os.Stderr, err)
 }
@@ -76,9 +76,9 @@ func runBridge(args []string, getenv func(string) string) int {
 // Once things are quiet it gives back what the start and large messages took,
 // and keeps the heap of a process small that lives as long as its agent and
 // holds little but two buffers. Nobody waits for an answer then (PRF-3).
-func sizes() func(large bool) {
+func sizes(stdout uintptr) func(large bool) {
 	const most = 1 << 20 // what any user may ask for
-	usual, err := unix.FcntlInt(uintptr(unix.Stdout), unix.F_GETPIPE_SZ, 0)
+	usual, err := unix.FcntlInt(stdout, unix.F_GETPIPE_SZ, 0)
 	isPipe := err == nil && usual < most
 	return func(large bool) {
 		size := usual
@@ -87,7 +87,7 @@ func sizes() func(large bool) {
 		}
 		if isPipe {
 			// One that is refused costs speed and nothing else.
-			_, _ = unix.FcntlInt(uintptr(unix.Stdout), unix.F_SETPIPE_SZ, size)
+			_, _ = unix.FcntlInt(stdout, unix.F_SETPIPE_SZ, size)
 		}
 		if !large {
 			debug.SetGCPercent(25)
@@ -105,11 +105,11 @@ func bridgeFlags(args []string) (flags control.Flags, help bool, err error) {
 		case "--help", "-h":
 			return flags, true, nil
 		case "--socket", "--config":
-			if !joined {
-				if len(args) == 0 {
-					return flags, false, usagef("%s needs a path", name)
-				}
+			if !joined && len(args) > 0 {
 				value, args = args[0], args[1:]
+			}
+			if value == "" {
+				return flags, false, usagef("%s needs a path", name)
 			}
 			if name == "--socket" {
 				flags.Socket = value

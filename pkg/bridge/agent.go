@@ -46,7 +46,7 @@ func (b *bridge) gather(line []byte, out *batch) {
 		b.refuse(nil, wire.ParseError, "parse error: "+err.Error())
 		return
 	case err != nil:
-		b.refuse(nil, wire.InvalidRequest, "invalid request: "+err.Error())
+		b.refuse(m.ReplyID(line), wire.InvalidRequest, "invalid request: "+err.Error())
 		return
 	}
 	switch m.Kind() {
@@ -57,7 +57,7 @@ func (b *bridge) gather(line []byte, out *batch) {
 	case jsonrpc.Response:
 		out.add(line, nil)
 	default:
-		b.refuse(nil, wire.InvalidRequest, "invalid request: neither a request with an id, nor a notification, nor a response")
+		b.refuse(m.ReplyID(line), wire.InvalidRequest, "invalid request: neither a request with an id, nor a notification, nor a response")
 	}
 }
 
@@ -91,7 +91,14 @@ func (b *bridge) notification(line []byte, m *jsonrpc.Message, out *batch) {
 
 // refuse answers with an error of the protocol's own.
 func (b *bridge) refuse(id []byte, number int, message string) {
-	b.edge.Append(wire.AppendPlainError(nil, id, number, message))
+	b.answerHere(wire.AppendPlainError(nil, id, number, message))
+}
+
+// answerHere appends an answer that needs no daemon; flush lets the agent have
+// it.
+func (b *bridge) answerHere(line []byte) {
+	b.edge.Append(line)
+	b.answered = true
 }
 
 // refuseLong answers a request that is longer than anything the daemon takes.
@@ -103,21 +110,25 @@ func (b *bridge) refuseLong(t *jsonrpc.TooLong) {
 	if method, err := jsonrpc.Text(t.Method); err == nil && string(method) == "tools/call" {
 		v = call
 	}
-	b.edge.Append(v.failure(t.ID, wire.New(wire.MessageTooLarge, "the request is longer than this endpoint takes")))
+	b.answerHere(v.failure(t.ID, wire.New(wire.MessageTooLarge, "the request is longer than this endpoint takes")))
 }
 
 // flush sends the batch, or holds its requests where there is no daemon, and
-// lets the agent have what was answered here.
+// lets the agent have what was answered here. Where nothing was, it does not
+// touch the agent's output: a write to an agent that sends before it reads
+// may be under way there.
 func (b *bridge) flush(out *batch) {
-	if len(out.lines) == 0 {
-		b.toAgent()
-		return
+	var answers [][]byte
+	if len(out.lines) > 0 {
+		b.sending.Lock()
+		answers = b.deliver(out)
+		b.sending.Unlock()
+		out.reset()
 	}
-	b.sending.Lock()
-	answers := b.deliver(out)
-	b.sending.Unlock()
-	out.reset()
-	b.toAgent(answers...)
+	if b.answered || len(answers) > 0 {
+		b.answered = false
+		b.toAgent(answers...)
+	}
 }
 
 // deliver decides for a whole batch: it is sent, or its requests are held and

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -31,8 +30,7 @@ type Options struct {
 	StopGrace time.Duration
 	// Large, if not nil, is told true before a large answer passes, and false
 	// once things are quiet after that, and after the start: it is time then to
-	// give back memory. It is called by one goroutine at a time with true and
-	// with false.
+	// give back memory. There is one call of it at a time.
 	Large func(bool)
 }
 
@@ -51,14 +49,17 @@ type bridge struct {
 	held   chan struct{} // capacity 1: something was put on the queue
 	leave  context.CancelCauseFunc
 	calm   *time.Timer // runs only for a while after something large
-	large  atomic.Bool // what Options.Large was told last
+
+	sizing sync.Mutex
+	large  bool // what Options.Large was told last
 
 	sending sync.Mutex
 
-	mu      sync.Mutex
-	session session
-	link    *link         // nil while there is none that takes lines
-	drained chan struct{} // closed when nothing waits; nil until the input has ended
+	mu       sync.Mutex
+	session  session
+	link     *link         // nil while there is none that takes lines
+	drained  chan struct{} // closed when nothing waits; nil until the input has ended
+	answered bool          // something was answered here and not flushed; the input's goroutine's
 }
 
 // errAgentGone means that nobody reads what the bridge writes.
@@ -142,9 +143,12 @@ func (b *bridge) noteSize(line []byte) bool {
 
 // tellLarge tells what passes, true only once until it is false again.
 func (b *bridge) tellLarge(passes bool) {
-	if was := b.large.Swap(passes); !was || !passes {
+	b.sizing.Lock()
+	defer b.sizing.Unlock()
+	if !b.large || !passes {
 		b.opt.Large(passes)
 	}
+	b.large = passes
 }
 
 // change is how the session is changed. Whoever waits for nothing to wait is

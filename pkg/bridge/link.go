@@ -32,10 +32,8 @@ func (b *bridge) keepLinked(ctx context.Context) {
 	for tries := 0; ctx.Err() == nil; tries++ {
 		conn, err := b.opt.Dial(ctx)
 		b.noteRefusal(err)
-		if err == nil {
+		if err == nil && b.serve(ctx, conn) {
 			tries = 0
-			// What ended it does not matter: the next one is looked for.
-			_ = b.serve(ctx, conn)
 		}
 		pause(ctx, retryAfter(tries))
 	}
@@ -72,16 +70,18 @@ func pause(ctx context.Context, d time.Duration) {
 }
 
 // serve makes conn the link, passes on what comes from it, and settles what it
-// leaves behind when it is over. It owns conn.
-func (b *bridge) serve(ctx context.Context, conn net.Conn) error {
+// leaves behind when it is over. It reports whether conn was the link at all;
+// what ended it does not matter, since the next one is looked for. It owns conn.
+func (b *bridge) serve(ctx context.Context, conn net.Conn) bool {
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
 	l := &link{conn: conn, in: jsonrpc.NewReader(conn, bufferSize, b.opt.MaxMessage)}
 	defer b.detach(ctx, l)
-	if err := b.establish(l); err != nil {
-		return err
+	if b.establish(l) != nil {
+		return false
 	}
-	return b.relay(l)
+	b.relay(l)
+	return true
 }
 
 // establish repeats the handshake on a new link, lets go what waited, and tells
@@ -146,15 +146,16 @@ func (r *replay) run(l *link) error {
 	return nil
 }
 
-// relay passes on what the daemon says until it says no more.
-func (b *bridge) relay(l *link) error {
+// relay passes on what the daemon says until it says no more, or the agent does
+// not read.
+func (b *bridge) relay(l *link) {
 	for {
 		line, err := l.in.Next()
 		switch tooLong, ok := errors.AsType[*jsonrpc.TooLong](err); {
 		case ok:
 			b.tooLong(tooLong)
 		case err != nil:
-			return fmt.Errorf("read from the daemon: %w", err)
+			return
 		case b.passes(line, &l.seen):
 			if b.noteSize(line) {
 				b.tellLarge(true)
@@ -162,7 +163,7 @@ func (b *bridge) relay(l *link) error {
 			b.edge.Append(line)
 		}
 		if !l.in.More() && !b.toAgent() {
-			return errAgentGone
+			return
 		}
 	}
 }
