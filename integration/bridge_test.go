@@ -97,7 +97,7 @@ func TestC67_AgentsOutliveTheDaemon(t *testing.T) {
 	// With another list, and the daemon stopped with manners this time.
 	d.stop()
 	h.edit(h.upstream("ok"), h.upstream("new"))
-	d = h.start()
+	h.start()
 	a.awaitCount(toolsChanged, 1)
 	b.awaitCount(toolsChanged, 1)
 	eventually(t, "the new list", func() bool { return a.sees("new__echo") && !a.sees("up__echo") })
