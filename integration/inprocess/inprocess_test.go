@@ -123,7 +123,7 @@ func connect(t *testing.T, socket string) (c *client, stop func()) {
 	done := make(chan error)
 	go func() {
 		err := bridge.Run(context.Background(), bridge.Options{
-			In: in, Out: out, Version: "test", MaxMessage: 64 << 20, StopGrace: 5 * time.Second,
+			In: in, Out: out, Version: func() string { return "test" }, MaxMessage: 64 << 20, StopGrace: 5 * time.Second,
 			Say:  func(string) {},
 			Dial: func(ctx context.Context) (net.Conn, error) { return control.DialSession(ctx, socket, "") },
 		})

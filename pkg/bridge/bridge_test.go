@@ -240,7 +240,7 @@ func TestRun_AnswersWhatIsNoMessage(t *testing.T) {
 	answers := []string{
 		`{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"parse error: invalid JSON at byte 8: a value is missing or is no JSON"}}`,
 		`{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"invalid request: a batch is not supported"}}`,
-		`{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"invalid request: duplicate key"}}`,
+		`{"jsonrpc":"2.0","id":1,"error":{"code":-32600,"message":"invalid request: duplicate key"}}`,
 		`{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"invalid request: neither a request with an id, nor a notification, nor a response"}}`,
 	}
 	broken := []string{"", `{"id":1,nope}`, `[]`, `{"id":1,"id":1,"method":"x"}`, `{"id":null,"method":"x"}`}

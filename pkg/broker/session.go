@@ -146,7 +146,7 @@ func (s *session) line(line []byte) {
 		s.plain(nil, wire.ParseError, "parse error: "+err.Error())
 		return
 	case err != nil:
-		s.plain(requestID(line, &m), wire.InvalidRequest, "invalid request: "+err.Error())
+		s.plain(m.ReplyID(line), wire.InvalidRequest, "invalid request: "+err.Error())
 		return
 	}
 	switch m.Kind() {
@@ -157,18 +157,8 @@ func (s *session) line(line []byte) {
 	case jsonrpc.Response:
 		// The endpoint asks agents nothing yet, so nothing waits for it.
 	default:
-		s.plain(requestID(line, &m), wire.InvalidRequest, "invalid request: neither a request with an id, nor a notification, nor a response")
+		s.plain(m.ReplyID(line), wire.InvalidRequest, "invalid request: neither a request with an id, nor a notification, nor a response")
 	}
-}
-
-// requestID returns the raw id of a line that is no valid message, where it is
-// one that can be answered: whoever waits under it should be told.
-func requestID(line []byte, m *jsonrpc.Message) []byte {
-	id := m.ID.In(line)
-	if len(id) == 0 || id[0] != '"' && id[0] != '-' && (id[0] < '0' || id[0] > '9') {
-		return nil
-	}
-	return id
 }
 
 // reply appends one answer; it is sent when the input pauses.

@@ -92,6 +92,16 @@ func (m *Message) classify(line []byte) {
 	}
 }
 
+// ReplyID returns the raw id under which to say that the message is none, or
+// nil where it has no id that can be answered: whoever waits under one should
+// be told.
+func (m *Message) ReplyID(line []byte) []byte {
+	if id := m.ID.In(line); isID(id) && m.kind != Response {
+		return id
+	}
+	return nil
+}
+
 // isID reports whether a raw value can be a request's id: a string or a number.
 func isID(raw []byte) bool {
 	return len(raw) > 0 && (raw[0] == '"' || raw[0] == '-' || '0' <= raw[0] && raw[0] <= '9')
