@@ -4,6 +4,11 @@ import (
 	"bytes"
 	"io"
 	"strconv"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // intake cuts a stream into lines of any length.
@@ -79,4 +84,44 @@ func withID(dst, line []byte, from, to int, id []byte) []byte {
 func number(raw []byte) (int64, bool) {
 	n, err := strconv.ParseInt(string(raw), 10, 64)
 	return n, err == nil
+}
+
+func TestIntake_CutsLinesOfAnyLength(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 1000)
+	text := "a\n\n" + long + "\nbcd\n" + long + long + "\ntorn"
+	for name, src := range map[string]io.Reader{
+		"at once":        strings.NewReader(text),
+		"byte by byte":   iotest.OneByteReader(strings.NewReader(text)),
+		"half at a time": iotest.HalfReader(strings.NewReader(text)),
+	} {
+		in := newIntake(src, 16)
+		var got []string
+		for line, err := in.next(); err == nil; line, err = in.next() {
+			got = append(got, string(line))
+		}
+		want := []string{"a\n", "\n", long + "\n", "bcd\n", long + long + "\n"}
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("%s: %s", name, d)
+		}
+	}
+}
+
+func TestIDOf_FindsWhatTheFloorReplaces(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]string{
+		`{"jsonrpc":"2.0","id":17,"method":"ping","params":{}}`:             `{"jsonrpc":"2.0","id":5,"method":"ping","params":{}}`,
+		`{"jsonrpc":"2.0","id":"h17","result":{}}`:                          `{"jsonrpc":"2.0","id":5,"result":{}}`,
+		`{"jsonrpc":"2.0","id":17}`:                                         `{"jsonrpc":"2.0","id":5}`,
+		`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`:     "",
+		`{"jsonrpc":"2.0","method":"` + strings.Repeat("m", 99) + `","id":`: "",
+	} {
+		got := ""
+		if from, to, ok := idOf([]byte(line)); ok {
+			got = string(withID(nil, []byte(line), from, to, []byte("5")))
+		}
+		if got != want {
+			t.Errorf("%s becomes %q, not %q", line, got, want)
+		}
+	}
 }

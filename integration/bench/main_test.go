@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -22,8 +23,9 @@ const patience = 30 * time.Second
 // what was found. TestMain needs both, and `go test` hands it nothing.
 var run struct {
 	scale  scale
-	binary string // measured instead of one built from this tree; "" for none
-	built  string // the directory that one was built in; "" for none
+	binary string  // measured instead of one built from this tree; "" for none
+	built  string  // the directory that one was built in; "" for none
+	load   float64 // of the machine before this process was any of it
 
 	mu    sync.Mutex
 	found []figure
@@ -41,7 +43,7 @@ func TestMain(m *testing.M) {
 	if err := os.Setenv("GORACE", "atexit_sleep_ms=0"); err != nil {
 		panic(err)
 	}
-	run.scale = full()
+	run.scale, run.load = full(), loadAverage()
 	flag.IntVar(&run.scale.rounds, "rounds", run.scale.rounds, "how often the contestants of a part take turns")
 	flag.DurationVar(&run.scale.span, "span", run.scale.span, "how long one contestant is under load in one round")
 	flag.StringVar(&run.binary, "harness", "", "measure this binary, and not one built from this tree")
@@ -202,10 +204,21 @@ func report(b *testing.B, name string, found []figure) {
 
 // machine is the head of the table: figures mean nothing without it.
 func machine() string {
-	load, _ := os.ReadFile("/proc/loadavg")
-	kernel, _ := os.ReadFile("/proc/sys/kernel/osrelease")
-	return fmt.Sprintf("%d CPUs, %s, Linux %s, load %s; %d rounds of %v", runtime.NumCPU(), runtime.Version(),
-		bytes.TrimSpace(kernel), bytes.TrimSpace(load), run.scale.rounds, run.scale.span)
+	kernel, _ := os.ReadFile("/proc/sys/kernel/osrelease") // the line is good without it
+	head := fmt.Sprintf("%d CPUs, %s, Linux %s, load %.1f at the start; %d rounds of %v",
+		runtime.NumCPU(), runtime.Version(), bytes.TrimSpace(kernel), run.load, run.scale.rounds, run.scale.span)
+	if run.load > float64(runtime.NumCPU())/2 {
+		head += "\nThe machine was busy: bounds in ms or µs are for an idle one."
+	}
+	return head
+}
+
+// loadAverage is how many processes wanted a CPU in the last minute.
+func loadAverage() float64 {
+	text, _ := os.ReadFile("/proc/loadavg")
+	first, _, _ := strings.Cut(string(text), " ")
+	load, _ := strconv.ParseFloat(first, 64) // 0 where nobody knows
+	return load
 }
 
 // TestSmoke_EveryPartRunsAndEveryAnswerIsRight runs what the benchmarks run,

@@ -97,6 +97,15 @@ func inits(trace string) (ms, size float64) {
 	return ms, size
 }
 
+func TestInits_AddUp(t *testing.T) {
+	t.Parallel()
+	ms, size := inits("init os @0.1 ms, 0.25 ms clock, 432 bytes, 3 allocs\nharness: nobody\n" +
+		"init gopkg.in/yaml%2ev2 @1.2 ms, 1.5 ms clock, 27056 bytes, 20 allocs\n")
+	if ms != 1.75 || size != 27488 {
+		t.Errorf("the sums are %v ms and %v bytes", ms, size)
+	}
+}
+
 // echoTools is how many tools an echo server offers by itself.
 const echoTools = 5
 
