@@ -19,7 +19,7 @@ func (b *bridge) readAgent() error {
 		line, err := b.edge.Next()
 		switch tooLong, ok := errors.AsType[*jsonrpc.TooLong](err); {
 		case ok:
-			b.refuseLong(tooLong)
+			refuseLong(tooLong, &out)
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
@@ -43,10 +43,10 @@ func (b *bridge) gather(line []byte, out *batch) {
 	case errors.Is(err, jsonrpc.ErrEmpty):
 		return
 	case errors.Is(err, jsonrpc.ErrSyntax):
-		b.refuse(nil, wire.ParseError, "parse error: "+err.Error())
+		out.refuse(nil, wire.ParseError, "parse error: "+err.Error())
 		return
 	case err != nil:
-		b.refuse(m.ReplyID(line), wire.InvalidRequest, "invalid request: "+err.Error())
+		out.refuse(m.ReplyID(line), wire.InvalidRequest, "invalid request: "+err.Error())
 		return
 	}
 	switch m.Kind() {
@@ -57,7 +57,7 @@ func (b *bridge) gather(line []byte, out *batch) {
 	case jsonrpc.Response:
 		out.add(line, nil)
 	default:
-		b.refuse(m.ReplyID(line), wire.InvalidRequest, "invalid request: neither a request with an id, nor a notification, nor a response")
+		out.refuse(m.ReplyID(line), wire.InvalidRequest, "invalid request: neither a request with an id, nor a notification, nor a response")
 	}
 }
 
@@ -65,13 +65,13 @@ func (b *bridge) gather(line []byte, out *batch) {
 func (b *bridge) request(line []byte, m *jsonrpc.Message, out *batch) {
 	id, v := m.ID.In(line), verbOf(line, m)
 	if v == discover {
-		b.refuse(id, wire.MethodNotFound, `method "server/discover" is not served`)
+		out.refuse(id, wire.MethodNotFound, `method "server/discover" is not served`)
 		return
 	}
 	var r *request
 	b.change(func(s *session) { r = s.add(id, v, line) })
 	if r == nil {
-		b.refuse(id, wire.InvalidRequest, "invalid request: the id is that of a request still in flight")
+		out.refuse(id, wire.InvalidRequest, "invalid request: the id is that of a request still in flight")
 		return
 	}
 	out.add(line, r)
@@ -89,20 +89,8 @@ func (b *bridge) notification(line []byte, m *jsonrpc.Message, out *batch) {
 	out.add(line, nil)
 }
 
-// refuse answers with an error of the protocol's own.
-func (b *bridge) refuse(id []byte, number int, message string) {
-	b.answerHere(wire.AppendPlainError(nil, id, number, message))
-}
-
-// answerHere appends an answer that needs no daemon; flush lets the agent have
-// it.
-func (b *bridge) answerHere(line []byte) {
-	b.edge.Append(line)
-	b.answered = true
-}
-
 // refuseLong answers a request that is longer than anything the daemon takes.
-func (b *bridge) refuseLong(t *jsonrpc.TooLong) {
+func refuseLong(t *jsonrpc.TooLong, out *batch) {
 	if t.Response || len(t.ID) == 0 {
 		return
 	}
@@ -110,23 +98,22 @@ func (b *bridge) refuseLong(t *jsonrpc.TooLong) {
 	if method, err := jsonrpc.Text(t.Method); err == nil && string(method) == "tools/call" {
 		v = call
 	}
-	b.answerHere(v.failure(t.ID, wire.New(wire.MessageTooLarge, "the request is longer than this endpoint takes")))
+	out.answers = append(out.answers, v.failure(t.ID, wire.New(wire.MessageTooLarge, "the request is longer than this endpoint takes")))
 }
 
 // flush sends the batch, or holds its requests where there is no daemon, and
 // lets the agent have what was answered here. Where nothing was, it does not
-// touch the agent's output: a write to an agent that sends before it reads
-// may be under way there.
+// touch the agent's output: a write to an agent that sends before it reads may
+// be under way there.
 func (b *bridge) flush(out *batch) {
-	var answers [][]byte
+	answers := out.answers
 	if len(out.lines) > 0 {
 		b.sending.Lock()
-		answers = b.deliver(out)
+		answers = append(answers, b.deliver(out)...)
 		b.sending.Unlock()
-		out.reset()
 	}
-	if b.answered || len(answers) > 0 {
-		b.answered = false
+	out.reset()
+	if len(answers) > 0 {
 		b.toAgent(answers...)
 	}
 }

@@ -16,6 +16,7 @@ type batch struct {
 	last []byte // one more line, without its newline, too large to be copied
 	// lines says what buf and last hold.
 	lines       []batched
+	answers     [][]byte        // to lines that are not sent
 	initialized bool            // one of the lines was notifications/initialized
 	seen        jsonrpc.Message // the line being looked at; here, it is not allocated for each
 }
@@ -49,6 +50,12 @@ func (b *batch) copy(line []byte, r *request) {
 func (b *batch) note(line []byte, r *request) {
 	start := len(b.buf)
 	b.lines = append(b.lines, batched{start, start + len(line) + 1, r})
+}
+
+// refuse answers a line with an error of the protocol's own instead of sending
+// it.
+func (b *batch) refuse(id []byte, number int, message string) {
+	b.answers = append(b.answers, wire.AppendPlainError(nil, id, number, message))
 }
 
 // full reports whether nothing more may be added.

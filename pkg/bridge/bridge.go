@@ -55,11 +55,10 @@ type bridge struct {
 
 	sending sync.Mutex
 
-	mu       sync.Mutex
-	session  session
-	link     *link         // nil while there is none that takes lines
-	drained  chan struct{} // closed when nothing waits; nil until the input has ended
-	answered bool          // something was answered here and not flushed; the input's goroutine's
+	mu      sync.Mutex
+	session session
+	link    *link         // nil while there is none that takes lines
+	drained chan struct{} // closed when nothing waits; nil until the input has ended
 }
 
 // errAgentGone means that nobody reads what the bridge writes.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -344,6 +345,30 @@ func TestRun_AnAgentThatReadsLateMissesNothing(t *testing.T) {
 	p = r.listen().accept()
 	p.answers(helloID, "{}")
 	p.gets(ready)
+	r.end()
+}
+
+func TestRun_ReadsAnAgentThatSendsBeforeItReads(t *testing.T) {
+	r := bareRig(t)
+	p := r.listen().accept()
+	r.send(hello, ready)
+	p.gets(hello, ready)
+	answer := result("1", `"`+strings.Repeat("z", 1<<20)+`"`)
+	r.send(ask("1", "tools/call"))
+	p.gets(ask("1", "tools/call"))
+	// Its output is full, so the bridge waits there.
+	p.say(welcome, answer)
+	var asks, answers []string
+	for i := range 1000 {
+		id := strconv.Itoa(i + 2)
+		asks, answers = append(asks, ask(id, "tools/call")), append(answers, result(id, "{}"))
+	}
+	r.send(asks...)
+	p.gets(asks...)
+	go read(r.out, r.lines)
+	r.gets(welcome, answer)
+	p.say(answers...)
+	r.gets(answers...)
 	r.end()
 }
 
