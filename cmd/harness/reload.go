@@ -65,7 +65,11 @@ func printReload(out, errOut io.Writer, r *control.ReloadResult, dryRun bool) {
 		if c.State != nil {
 			state = " (" + *c.State + ")"
 		}
-		fmt.Fprintln(out, plain.Text(fmt.Sprintf("%s %s %s: %s%s", c.Action, c.Kind, c.Name, c.Reason, state)))
+		what := c.Kind + " " + c.Name
+		if c.Kind == "server" {
+			what = c.Kind // there is one
+		}
+		fmt.Fprintln(out, plain.Text(fmt.Sprintf("%s %s: %s%s", c.Action, what, c.Reason, state)))
 	}
 	switch {
 	case !r.OK:

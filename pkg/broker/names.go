@@ -7,11 +7,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"harness/pkg/wire"
 )
 
 // Limits of an exposed name (MCP-2).
 const (
-	nameLimit  = 50 // agents add mcp__harness__ and stop at 64
+	nameLimit  = wire.MaxName
 	digestSize = 6  // hex digits of SHA-256 in a rewritten name
 )
 
