@@ -14,7 +14,7 @@ import (
 // Limits of an exposed name (MCP-2).
 const (
 	nameLimit  = wire.MaxName
-	digestSize = 6  // hex digits of SHA-256 in a rewritten name
+	digestSize = 6 // hex digits of SHA-256 in a rewritten name
 )
 
 // Original names something an upstream offers, or, with an empty Key, a prompt
