@@ -123,8 +123,9 @@ type Loop struct {
 	intents   Intents
 	kept      Kept
 	committed Kept
-	inForce   bool   // this process has put a generation in force
-	deferred  []Step // stops of what was removed: after the publish
+	inForce   bool     // this process has put a generation in force
+	started   []string // upstreams, by the last plan that had a step
+	deferred  []Step   // stops of what was removed: after the publish
 	pace      pacer
 }
 
@@ -299,7 +300,8 @@ func (l *Loop) begin(plan Plan, desired *Desired) {
 		l.world.Do(s, desired)
 	}
 	if len(plan) > 0 {
-		l.pace.open(time.Now(), plan.started())
+		l.started = plan.started()
+		l.pace.open(time.Now(), l.started)
 	}
 }
 

@@ -22,6 +22,9 @@ type request struct {
 type Passed struct {
 	State State
 	Plan  Plan
+	// Started are the upstreams that the last plan with a step started: this
+	// one or, where the watcher was faster than the request, the one before.
+	Started []string
 }
 
 // errUnanswered is what a caller gets whose request met a panic or the end.
@@ -78,7 +81,7 @@ func (l *Loop) carryOut(ctx context.Context, batch []*request) {
 	}
 	plan := l.pass()
 	for _, r := range batch {
-		r.done <- Passed{State: l.State(), Plan: plan}
+		r.done <- Passed{State: l.State(), Plan: plan, Started: l.started}
 	}
 }
 
@@ -98,18 +101,17 @@ func (l *Loop) Plan(ctx context.Context) (Passed, error) {
 }
 
 // Reload reads the files now, puts them in force and returns when everything of
-// that is published, with every upstream that its own pass started up or failed
-// for the first time, or after wait (HOT-7). An upstream that an earlier pass
-// started delays nobody. What it returns is of its own pass.
+// that is published, with what the resulting generation started up or failed for
+// the first time, or after wait (HOT-7). An upstream that hangs since an earlier
+// generation delays nobody (LIF-5). What it returns is of its own pass.
 func (l *Loop) Reload(ctx context.Context, wait time.Duration) (Passed, error) {
 	p, err := l.ask(ctx, &request{read: true})
 	if err != nil {
 		return p, err
 	}
-	started := p.Plan.started()
 	return p, l.Until(ctx, wait, func() bool {
 		s := l.State()
-		return s.Shown >= p.State.Pass && !slices.ContainsFunc(s.Waiting, func(name string) bool { return slices.Contains(started, name) })
+		return s.Shown >= p.State.Pass && !slices.ContainsFunc(s.Waiting, func(name string) bool { return slices.Contains(p.Started, name) })
 	})
 }
 

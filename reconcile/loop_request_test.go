@@ -81,6 +81,19 @@ func TestReload_ReturnsAfterItsWaitWithUpstreamsStarting(t *testing.T) {
 	})
 }
 
+func TestReload_WaitsForWhatTheWatcherWasFasterWith(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := running(t, table("a"))
+		f.edit(table("a"), table("b"))
+		result := f.reload(5 * time.Second)
+		wait(2 * time.Second)
+		f.answer("b", "1")
+		if at, p := result(); at != 12*time.Second || len(p.Plan) != 0 || cmp.Diff([]string{"b"}, p.Started) != "" {
+			t.Errorf("at %v: %+v", at, p)
+		}
+	})
+}
+
 func TestReload_DuringAPassIsAnsweredByTheNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := running(t, table("a"))

@@ -125,33 +125,41 @@ func (o *ops) Reload(ctx context.Context, req control.ReloadRequest) (*control.R
 	for _, step := range passed.Plan {
 		change := control.Change{Kind: string(step.Kind), Name: step.Name, Action: string(step.Op), Reason: step.Why}
 		if step.Kind == reconcile.KindUpstream && !req.DryRun {
-			line := s.Desired.Upstreams[step.Name].Launch.Line
-			if problem := o.outcome(step, &change); problem != "" {
-				result.Warnings = append(result.Warnings, control.Fault{
-					File: o.config, Line: control.OrNull(line), Key: control.OrNull(reconcile.UpstreamName(step.Name)), Message: problem,
-				})
-			}
+			o.outcome(step, &change)
 		}
 		result.Changed = append(result.Changed, change)
+	}
+	for _, key := range passed.Started {
+		if problem := o.problem(key); problem != "" {
+			result.Warnings = append(result.Warnings, control.Fault{
+				File: o.config, Line: control.OrNull(s.Desired.Upstreams[key].Launch.Line), Key: control.OrNull(reconcile.UpstreamName(key)), Message: problem,
+			})
+		}
 	}
 	return result, nil
 }
 
-// outcome adds what became of an upstream's step by now, and returns why it
-// did not come up, if it did not: the file is in force all the same.
-func (o *ops) outcome(step reconcile.Step, change *control.Change) (problem string) {
+// outcome adds what became of an upstream's step by now.
+func (o *ops) outcome(step reconcile.Step, change *control.Change) {
 	s, there := find(o.pool, step.Name)
 	if !there {
-		change.State = control.OrNull(string(upstream.Stopped))
-		return ""
+		s.State = upstream.Stopped
 	}
 	change.State = control.OrNull(string(s.State))
 	if s.Pending != nil && step.Op == reconcile.OpSwap {
 		change.Action = string(reconcile.OpPending)
-		return s.PendingErr
 	}
-	if s.State == upstream.Running || step.Op == reconcile.OpStop {
+}
+
+// problem is why an upstream did not come up so far, "" where it did or still
+// may: the file is in force all the same.
+func (o *ops) problem(key string) string {
+	s, there := find(o.pool, key)
+	switch {
+	case !there, s.Pending == nil && s.State == upstream.Running:
 		return ""
+	case s.Pending != nil:
+		return s.PendingErr
 	}
 	return s.Error
 }

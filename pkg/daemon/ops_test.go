@@ -133,8 +133,14 @@ func TestReload_SaysWhatItChangedAndWhatBecameOfThat(t *testing.T) {
 			t.Errorf("reload (-want +got):\n%s", diff)
 		}
 		o.gone("gone")
+		again := o.reload(control.ReloadRequest{})
+		if len(again.Changed) != 0 || again.Generation != 2 || cmp.Diff(r.Warnings, again.Warnings) != "" {
+			t.Errorf("while they are still down: %s", shape(t, again))
+		}
+		o.becomes("up", func(s *upstream.Status) { s.Pending, s.PendingErr = nil, "" })
+		o.becomes("bad", runs("echo"))
 		if again := o.reload(control.ReloadRequest{}); shape(t, again) != `{"ok":true,"generation":2,"changed":[],"errors":[],"warnings":[]}` {
-			t.Errorf("again: %s", shape(t, again))
+			t.Errorf("once they are up: %s", shape(t, again))
 		}
 	})
 }
