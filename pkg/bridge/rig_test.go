@@ -207,7 +207,6 @@ type peer struct {
 	daemon *daemon
 	conn   *net.UnixConn
 	lines  chan string
-	reader *jsonrpc.Reader
 }
 
 // gets checks what the daemon reads next.
