@@ -137,7 +137,7 @@ func TestReload_SaysWhatItChangedAndWhatBecameOfThat(t *testing.T) {
 		if len(again.Changed) != 0 || again.Generation != 2 || cmp.Diff(r.Warnings, again.Warnings) != "" {
 			t.Errorf("while they are still down: %s", shape(t, again))
 		}
-		o.becomes("up", func(s *upstream.Status) { s.Pending, s.PendingErr = nil, "" })
+		o.becomes("up", func(s *upstream.Status) { s.Launch, s.Pending, s.PendingErr = *s.Pending, nil, "" })
 		o.becomes("bad", runs("echo"))
 		if again := o.reload(control.ReloadRequest{}); shape(t, again) != `{"ok":true,"generation":2,"changed":[],"errors":[],"warnings":[]}` {
 			t.Errorf("once they are up: %s", shape(t, again))
