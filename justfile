@@ -24,7 +24,7 @@ fuzz time="60s":
 
 # Figures of the real binary against its lower bound
 bench *args="":
-    go test -run '^$' -bench . -timeout 60m {{args}} ./integration/bench
+    go test -run '^$' -bench . -timeout 60m ./integration/bench {{args}}
 
 # 200 random edits, a third of them broken, under 100 upstreams and 20 sessions that never stop calling
 soak *args="-upstreams 100 -sessions 20 -edits 200":

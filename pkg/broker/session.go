@@ -27,6 +27,7 @@ type session struct {
 	core  *coreSession
 	ctx   context.Context // carries the core session; not for cancellation
 	batch jsonrpc.Batch   // the reader goroutine's: what goes to upstreams
+	m     jsonrpc.Message // the reader goroutine's: of the line at hand
 
 	mu          sync.Mutex
 	calls       map[string]*inflight // by the agent's own raw id
@@ -138,8 +139,8 @@ func (s *session) await() {
 // line acts on one line of the agent. It is checked whole: an upstream answers
 // nothing to a broken line, and the call would hang (PRF-1).
 func (s *session) line(line []byte) {
-	var m jsonrpc.Message
-	switch err := jsonrpc.PeekValid(line, &m); {
+	m := &s.m
+	switch err := jsonrpc.PeekValid(line, m); {
 	case errors.Is(err, jsonrpc.ErrEmpty):
 		return
 	case errors.Is(err, jsonrpc.ErrSyntax):
@@ -151,9 +152,9 @@ func (s *session) line(line []byte) {
 	}
 	switch m.Kind() {
 	case jsonrpc.Request:
-		s.request(line, &m)
+		s.request(line, m)
 	case jsonrpc.Notification:
-		s.notification(line, &m)
+		s.notification(line, m)
 	case jsonrpc.Response:
 		// The endpoint asks agents nothing yet, so nothing waits for it.
 	default:
