@@ -284,6 +284,10 @@ func (l *Loop) number(plan Plan, desired *Desired) {
 	if l.loaded.File == nil {
 		return // an empty fleet for want of a good file is no generation
 	}
+	if l.inForce && len(plan) == 0 {
+		l.kept.Intents = l.intents
+		return // equal states have equal digests
+	}
 	digest := desired.Digest()
 	if l.inForce && len(plan) > 0 || !l.inForce && digest != l.kept.Digest {
 		l.kept.Generation++

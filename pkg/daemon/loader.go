@@ -50,6 +50,15 @@ type loader struct {
 	versions map[string]*prompt.Prompt // served as of then
 	adopted  *reading                  // of the last adopt, nil before the first
 	items    []watch.Item              // as given to the watcher
+
+	// judged is the text that was validated last, and the outcome. A config is
+	// never written to, so it may be given out again.
+	judged struct {
+		text     []byte
+		cfg      *config.Config
+		warnings config.Warnings
+		faults   config.Faults
+	}
 }
 
 // newLoader returns a loader that goes on from the last good text that an

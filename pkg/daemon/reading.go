@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"errors"
 	"io"
@@ -88,11 +89,21 @@ func (l *loader) parse(text []byte, err error) (*config.Config, config.Warnings,
 	case err != nil:
 		return nil, nil, at("not readable: " + bare(err).Error())
 	}
-	cfg, warnings, faults := config.Load(l.source(text), l.env)
+	cfg, warnings, faults := l.validated(text)
 	if len(faults) == 0 && cfg.Empty && l.good != nil && (l.base == nil || !l.base.Empty) {
 		return nil, nil, at("the file is empty; a comment in it means no servers, an empty file is taken for an accident")
 	}
 	return cfg, warnings, faults
+}
+
+// validated is config.Load, done once for a text that two readings agree on:
+// the second one is only there to see that the file has settled.
+func (l *loader) validated(text []byte) (*config.Config, config.Warnings, config.Faults) {
+	if l.judged.cfg == nil && len(l.judged.faults) == 0 || !bytes.Equal(l.judged.text, text) {
+		l.judged.text = text
+		l.judged.cfg, l.judged.warnings, l.judged.faults = config.Load(l.source(text), l.env)
+	}
+	return l.judged.cfg, l.judged.warnings, l.judged.faults
 }
 
 func (l *loader) source(text []byte) config.Source {

@@ -55,6 +55,7 @@ type world struct {
 	published map[string][sha256.Size]byte // digests of the offers in the catalog, by key
 	odd       []string                     // the catalog's warnings
 	said      said
+	seen      sight // what the catalog in force was made of
 }
 
 var _ reconcile.World = (*world)(nil)
@@ -135,12 +136,17 @@ func (w *world) Progress() reconcile.Progress {
 func (w *world) Publish(d *reconcile.Desired, generation uint64) bool {
 	w.pool.Promote()
 	offers, digests := w.offers(d)
+	now := look(offers, digests, d.Prompts)
+	if w.seen.same(now) {
+		w.published = digests
+		return true // the catalog in force is this one
+	}
 	catalog, err := w.merge(w.version, offers, prompts(d.Prompts))
 	if err != nil {
 		w.log.Error("catalog not published", "error", err)
 		return false
 	}
-	w.published = digests
+	w.published, w.seen = digests, now
 	if !slices.Equal(catalog.Warnings, w.odd) {
 		w.odd = catalog.Warnings
 		for _, warning := range catalog.Warnings {
@@ -149,6 +155,36 @@ func (w *world) Publish(d *reconcile.Desired, generation uint64) bool {
 	}
 	w.announce(catalog, w.broker.Publish(catalog), generation)
 	return true
+}
+
+// sight is all that a catalog depends on: an equal one gives the same catalog,
+// which need not be made again (PRF-5).
+type sight struct {
+	made    bool
+	offers  []offered
+	prompts [][sha256.Size]byte
+}
+
+type offered struct {
+	key    string
+	up     broker.Upstream
+	known  bool
+	digest [sha256.Size]byte
+}
+
+func look(offers []broker.Offer, digests map[string][sha256.Size]byte, files []prompt.Prompt) sight {
+	s := sight{made: true}
+	for _, o := range offers {
+		s.offers = append(s.offers, offered{o.Key, o.Upstream, o.Known, digests[o.Key]})
+	}
+	for _, p := range files {
+		s.prompts = append(s.prompts, p.Digest)
+	}
+	return s
+}
+
+func (s sight) same(o sight) bool {
+	return s.made && slices.Equal(s.offers, o.offers) && slices.Equal(s.prompts, o.prompts)
 }
 
 // offers is what the upstreams that should run bring to the catalog, and the
