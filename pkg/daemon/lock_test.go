@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -35,26 +36,26 @@ func TestLock_LetsOneInAndNamesItToTheSecond(t *testing.T) {
 }
 
 func TestLock_WaitsForANameOfTheOneThatHoldsIt(t *testing.T) {
-	dir := t.TempDir()
-	path := filepath.Join(dir, "daemon.lock")
-	release, err := lock(t.Context(), dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer release()
-	write(t, path, "1999999999\n") // of a predecessor that is gone
-	named := make(chan struct{})
-	go func() {
-		defer close(named)
-		time.Sleep(50 * time.Millisecond)
-		write(t, path, fmt.Sprintln(os.Getpid()))
-	}()
-	if _, err := lock(t.Context(), dir); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("(pid %d)", os.Getpid())) {
-		t.Errorf("the second: %v", err)
-	}
-	<-named
-	write(t, path, "no number")
-	if _, err := lock(t.Context(), dir); err == nil || strings.Contains(err.Error(), "pid") {
-		t.Errorf("with no name to be had: %v", err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		path := filepath.Join(dir, "daemon.lock")
+		release, err := lock(t.Context(), dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer release()
+		write(t, path, "1999999999\n") // of a predecessor that is gone
+		go func() {
+			time.Sleep(50 * time.Millisecond)
+			write(t, path, fmt.Sprintln(os.Getpid()))
+		}()
+		if _, err := lock(t.Context(), dir); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("(pid %d)", os.Getpid())) {
+			t.Errorf("the second: %v", err)
+		}
+		write(t, path, "no number")
+		begun := time.Now()
+		if _, err := lock(t.Context(), dir); err == nil || strings.Contains(err.Error(), "pid") || time.Since(begun) != namedWithin {
+			t.Errorf("with no name to be had: %v after %v", err, time.Since(begun))
+		}
+	})
 }

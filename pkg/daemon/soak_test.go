@@ -107,7 +107,7 @@ func TestSoak_RandomEditsUnderConstantCallsLoseNothing(t *testing.T) {
 				t.Errorf("edit %d: %s", i, shape(t, r))
 			}
 		}
-		time.Sleep(time.Duration(rnd.IntN(60)) * time.Millisecond) // a person types
+		<-time.After(time.Duration(rnd.IntN(60)) * time.Millisecond) // a person types
 	}
 	f.write(rnd, false)
 	d.reload()
