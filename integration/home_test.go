@@ -34,7 +34,7 @@ type home struct {
 // newHome makes an empty home. It is removed when the test ends.
 func newHome(t testing.TB) *home {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "h")
+	dir, err := os.MkdirTemp("", "h") //nolint:usetesting // a socket's path has to be short
 	if err != nil {
 		t.Fatal(err)
 	}

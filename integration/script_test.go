@@ -44,7 +44,8 @@ func TestScripts(t *testing.T) {
 // harness.toml beside the script's other files, and the runtime directory is
 // elsewhere because a socket's path has to be short.
 func setUpScript(t *testing.T, e *testscript.Env) error {
-	run, err := os.MkdirTemp("", "h")
+	t.Helper()
+	run, err := os.MkdirTemp("", "h") //nolint:usetesting // a socket's path has to be short
 	if err != nil {
 		return err
 	}
@@ -68,7 +69,7 @@ type scripted struct {
 	exited chan struct{}
 }
 
-// scriptValue is where a script keeps its daemon: a file name no script uses.
+// daemonLog is the file, beside the script's own, that has the daemon's log.
 const daemonLog = "daemon.log"
 
 // scriptDaemon starts the daemon with the script's environment, its log in

@@ -150,17 +150,17 @@ func lines(t testing.TB, path string) []string {
 func TestC47_TheProgramIsFoundWhereTheConfigSays(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
-	real := filepath.Join(bin(t), "fake-upstream")
+	fake := filepath.Join(bin(t), "fake-upstream")
 	h.env = map[string]string{"HOME": h.env["HOME"], "PATH": "/usr/bin:/bin", "XDG_RUNTIME_DIR": h.env["XDG_RUNTIME_DIR"], "GORACE": h.env["GORACE"]}
 	config := ".config/harness/harness.toml"
 	for _, name := range []string{"home/bin/mytool", "home/.config/harness/tools/mytool"} {
-		script := h.write(name, "#!/bin/sh\nexec "+real+" \"$@\"\n")
+		script := h.write(name, "#!/bin/sh\nexec "+fake+" \"$@\"\n")
 		if err := os.Chmod(script, 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
 	entry := func(cmd string) string {
-		return quick + h.table("up", cmd, nil) + h.table("ok", real, nil)
+		return quick + h.table("up", cmd, nil) + h.table("ok", fake, nil)
 	}
 	h.write("home/"+config, entry("mytool"))
 	d := h.start()

@@ -178,7 +178,7 @@ func TestDaemonAndBridges_LeaveNoGoroutineAndNoDescriptor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, err := os.MkdirTemp("", "h") // short: a socket's path has to fit
+	dir, err := os.MkdirTemp("", "h") //nolint:usetesting // a socket's path has to be short
 	if err != nil {
 		t.Fatal(err)
 	}
