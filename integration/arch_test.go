@@ -113,9 +113,6 @@ var rooms = map[string]room{
 	"integration/fakeup": {
 		does: "an MCP server that misbehaves on request",
 	},
-	"integration/inprocess": {
-		does: "counts what a daemon and its bridges leave behind in one process",
-	},
 	"integration/bench": {
 		does:  "measures the real binary against a lower bound of its own",
 		knows: []string{"integration/fakeup", "pkg/jsonrpc", "pkg/wire", "pkg/control", "pkg/config", "pkg/broker", "pkg/upstream", "reconcile"},
