@@ -3,6 +3,7 @@ package reconcile
 import (
 	"context"
 	"maps"
+	"reflect"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -284,16 +285,15 @@ func (l *Loop) number(plan Plan, desired *Desired) {
 	if l.loaded.File == nil {
 		return // an empty fleet for want of a good file is no generation
 	}
-	if l.inForce && len(plan) == 0 {
-		l.kept.Intents = l.intents
-		return // equal states have equal digests
+	l.kept.Intents = l.intents
+	if l.inForce && reflect.DeepEqual(desired, l.State().Desired) {
+		return // cheaper than to make the same digest again (PRF-5)
 	}
 	digest := desired.Digest()
 	if l.inForce && len(plan) > 0 || !l.inForce && digest != l.kept.Digest {
 		l.kept.Generation++
 	}
-	l.kept.Digest, l.kept.Intents = digest, l.intents
-	l.inForce = true
+	l.kept.Digest, l.inForce = digest, true
 }
 
 // begin does the steps of plan that come before its publish. Those it leaves

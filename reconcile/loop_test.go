@@ -39,8 +39,8 @@ func running(t *testing.T, tables ...config.Launch) *fleet {
 	f := newFleet(t)
 	f.write(tables...)
 	f.start()
-	for _, l := range tables {
-		f.answer(l.Key, "1")
+	for _, key := range f.keys() {
+		f.answer(key, "1")
 	}
 	wait(10*time.Second - time.Since(f.begun))
 	f.traced()
@@ -288,6 +288,21 @@ func TestLoop_GoesOnWithTheNumberOfItsPredecessor(t *testing.T) {
 	if none := kept(t, other); none.Generation != 3 {
 		t.Errorf("a state with nothing to start is generation %d", none.Generation)
 	}
+}
+
+func TestLoop_KeepsTheDigestOfWhatHasNoStep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := running(t, table("a"), table("off", disabled))
+		before := f.loop.State()
+		f.edit(table("a"), table("off", disabled, changedLaunch))
+		after := f.loop.State()
+		if after.Generation != before.Generation || after.Digest == before.Digest || after.Digest != after.Desired.Digest() {
+			t.Errorf("generation %d %s became %d %s", before.Generation, before.Digest, after.Generation, after.Digest)
+		}
+		if kept := f.commits[len(f.commits)-1]; kept.Digest != after.Digest || kept.Generation != after.Generation {
+			t.Errorf("kept: %+v", kept)
+		}
+	})
 }
 
 func TestLoop_PutsNothingInForceWithoutAFileThatWasEverGood(t *testing.T) {

@@ -213,7 +213,7 @@ func (w *world) offers(d *reconcile.Desired) ([]broker.Offer, map[string][sha256
 func prompts(files []prompt.Prompt) []broker.Prompt {
 	out := make([]broker.Prompt, len(files))
 	for i, p := range files {
-		out[i] = broker.Prompt{Name: p.Name, Title: p.Title, Description: p.Description, Body: p.Digest, Render: func(arguments map[string]string) (string, error) {
+		out[i] = broker.Prompt{Name: p.Name, Title: p.Title, Description: p.Description, Body: sha256.Sum256(p.Body), Render: func(arguments map[string]string) (string, error) {
 			text, err := p.Render(arguments)
 			return string(text), err
 		}}

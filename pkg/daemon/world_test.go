@@ -202,6 +202,29 @@ func TestWorld_ReportsEachThingOnce(t *testing.T) {
 	})
 }
 
+func TestWorld_NotifiesOfNoPromptThatOnlyMoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOffice(t)
+		o.write("one/p.md", "text\n")
+		o.write("two/q.md", "text\n")
+		paths := func(list string) string { return "[mcp.prompts]\npaths = [" + list + "]\n" }
+		o.write("harness.toml", paths(`"one", "two"`))
+		o.open()
+		o.told()
+		o.write("two/p.md", "text\n")
+		o.remove("one/p.md")
+		o.edit(paths(`"one", "two"`) + "# touched\n")
+		if got := o.told(); len(got) == 0 || strings.Contains(strings.Join(got, "\n"), "publish||") {
+			t.Errorf("events: %q", got)
+		}
+		o.write("two/p.md", "other\n")
+		o.edit(paths(`"one", "two"`))
+		if got := o.told(); !slices.Contains(got, "publish||prompts changed") {
+			t.Errorf("events of another body: %q", got)
+		}
+	})
+}
+
 func TestTell_LeavesOutWhatThereIsNotToSay(t *testing.T) {
 	o := newOffice(t)
 	tell(o.world.log, o.world.emit, upstream.Event{Key: "up", State: upstream.Starting})
