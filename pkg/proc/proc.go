@@ -78,6 +78,8 @@ const (
 // grace and SIGKILL after grace, both to everything that descends from the
 // child, and returns when nothing of it is left.
 func (p *Proc) Stop(grace time.Duration) {
+	// While the child lives, what descends from it can be told by its parents.
+	p.host.look()
 	p.Stdin.Close()
 	if p.endsWithin(grace / 3) {
 		return
