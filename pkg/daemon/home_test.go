@@ -26,6 +26,7 @@ type home struct {
 	dir   string
 	paths control.Paths
 	log   *reader // of all daemons
+	json  bool    // how they write it
 }
 
 func newHome(t *testing.T) *home {
@@ -76,6 +77,7 @@ type running struct {
 	*home
 	client *control.Client
 	ask    context.CancelFunc // asks it to stop
+	kill   chan struct{}      // once closed, tells it to hurry
 	done   chan error         // what Run returned
 }
 
@@ -83,10 +85,10 @@ type running struct {
 func (h *home) launch() (r *running, ready chan struct{}) {
 	h.t.Helper()
 	ctx, cancel := context.WithCancel(h.t.Context())
-	r = &running{home: h, ask: cancel, done: make(chan error, 1)}
+	r = &running{home: h, ask: cancel, kill: make(chan struct{}), done: make(chan error, 1)}
 	ready = make(chan struct{})
 	go func() {
-		r.done <- Run(ctx, Options{Paths: h.paths, Version: "v1", Home: h.dir, Log: h.log, Ready: func() { close(ready) }})
+		r.done <- Run(ctx, Options{Paths: h.paths, Version: "v1", Home: h.dir, Log: h.log, JSONLog: h.json, Ready: func() { close(ready) }, Kill: r.kill})
 	}()
 	return r, ready
 }

@@ -8,7 +8,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// mcpServer is a minimal MCP server on stdio: mcp.sh TOOLS [mute|exit|slow].
+// mcpServer is a minimal MCP server on stdio: mcp.sh TOOLS [mute|exit|slow|deaf].
 // It is a shell script and not the test binary run again, because that one,
 // built to find races, takes a third of a second of a processor to start.
 //
@@ -16,6 +16,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // of the environment, and the tool die not at all.
 const mcpServer = `#!/bin/sh
 echo "serving $1" >&2
+case $2 in deaf) trap '' TERM ;; esac
 tools=$(echo "$1" | sed 's/[^,]*/{"name":"&","inputSchema":{"type":"object"}}/g')
 while IFS= read -r line; do
 	case $line in *'"id":'*) ;; *) continue ;; esac
@@ -37,4 +38,5 @@ while IFS= read -r line; do
 	esac
 	printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$result"
 done
+case $2 in deaf) sleep 3600 ;; esac
 `

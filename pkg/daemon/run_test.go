@@ -9,11 +9,14 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
+
+	"harness/pkg/control"
 )
 
 func TestRun_FollowsItsFileFromStartToStop(t *testing.T) {
@@ -294,6 +297,60 @@ func TestRun_ShowsItsStateOnlyToItsUser(t *testing.T) {
 	}
 	if strings.Contains(text, "canary") {
 		t.Errorf("a secret is in\n%s", text)
+	}
+}
+
+func TestRun_EndsEverythingAtOnceWhenItHasTo(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	h := newHome(t)
+	write(t, h.paths.Config, "[server]\nstop_grace = \"1h\"\n"+h.table("up", "echo deaf"))
+	d := h.start()
+	d.settled("up")
+	pid := *d.find("up").PID
+	d.ask()
+	until(t, "it stops", func() bool { return strings.Contains(h.log.read(), "state=stopping") })
+	close(d.kill)
+	d.stop()
+	if err := syscall.Kill(pid, 0); err == nil {
+		t.Errorf("process %d is still there", pid)
+	}
+}
+
+func TestRun_ShowsTheLogOfAnUpstreamAsItIsWritten(t *testing.T) {
+	h := newHome(t)
+	h.json = true
+	h.write(h.table("up", "echo"))
+	d := h.start()
+	defer d.stop()
+	d.settled("up")
+	serving := func(r *reader, n int) {
+		t.Helper()
+		text := ""
+		until(t, "its log", func() bool { text += r.read(); return strings.Count(text, "serving echo\n") == n })
+	}
+	all, followed := &reader{}, &reader{}
+	if err := d.client.Logs(t.Context(), control.LogsRequest{Name: "mcp.up", Lines: 10}, all); err != nil {
+		t.Fatal(err)
+	}
+	serving(all, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		done <- d.client.Logs(ctx, control.LogsRequest{Name: "mcp.up", Lines: 1, Follow: true}, followed)
+	}()
+	serving(followed, 1)
+	if _, err := d.client.Restart(t.Context(), "mcp.up"); err != nil {
+		t.Fatal(err)
+	}
+	serving(followed, 1)
+	cancel()
+	if err := <-done; err != nil {
+		t.Errorf("the end of following: %v", err)
+	}
+	for line := range strings.Lines(h.log.read()) {
+		if !json.Valid([]byte(line)) {
+			t.Errorf("a line of its own log: %s", line)
+		}
 	}
 }
 
