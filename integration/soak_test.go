@@ -194,29 +194,41 @@ func (s *soak) edit(d *daemon, rnd *rand.Rand) {
 	s.f.h.write(s.f.h.config(), s.f.text())
 }
 
-// sameAsFile demands that what runs is what the file says.
+// sameAsFile waits until what runs is what the file says: the last edits may
+// still be starting and stopping.
 func (s *soak) sameAsFile(d *daemon) {
 	s.t.Helper()
-	var want []string
+	var differs string
+	defer func() {
+		if differs != "" {
+			s.t.Log(differs)
+		}
+	}()
+	eventually(s.t, "what runs is what the file says", func() bool {
+		differs = s.difference(d.status())
+		return differs == ""
+	})
+}
+
+// difference says what is not as the file has it, "" for nothing.
+func (s *soak) difference(st status) string {
+	var want, got []string
 	for _, key := range s.f.keys {
 		if s.f.tables[key] != "" {
 			want = append(want, key)
 		}
 	}
-	st := d.status()
-	var got []string
 	for _, u := range st.Upstreams {
 		got = append(got, u.Name)
-		if strings.Contains(s.f.tables[u.Name], "-exit-on") {
-			continue // it does not come up, and its predecessor may serve on
-		}
-		if u.State != "running" || u.isPending() {
-			s.t.Errorf("%s is %s: %s", u.Name, u.State, deref(u.Error))
+		// One that cannot come up does not, and its predecessor may serve on.
+		if !strings.Contains(s.f.tables[u.Name], "-exit-on") && (u.State != "running" || u.isPending()) {
+			return fmt.Sprintf("%s is %s: %s", u.Name, u.State, deref(u.Error))
 		}
 	}
 	if !slices.Equal(got, want) {
-		s.t.Errorf("it runs %v, the file has %v", got, want)
+		return fmt.Sprintf("it runs %v, the file has %v", got, want)
 	}
+	return ""
 }
 
 // census is what a daemon holds.
