@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -21,9 +22,10 @@ func newDaemonCmd(g *globals, kill <-chan struct{}) *cobra.Command {
 				return usagef("--log-format is text or json, not %q", format)
 			}
 			home, err := os.UserHomeDir()
-			if err != nil {
-				home = "" // a leading ~ in the config is then a fault with its line
+			if err != nil && os.Getenv("HARNESS_STATE_DIR") == "" && os.Getenv("XDG_STATE_HOME") == "" {
+				return errors.New("HOME is not set, so there is no place for the state; set HOME, or HARNESS_STATE_DIR and HARNESS_CONFIG")
 			}
+			// Without a home a leading ~ in the config is a fault with its line.
 			return daemon.Run(cmd.Context(), daemon.Options{
 				Paths: g.paths(), Version: programVersion(), Home: home, Log: cmd.ErrOrStderr(), JSONLog: format == "json",
 				Kill: kill,

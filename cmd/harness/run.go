@@ -66,7 +66,11 @@ func run(args []string) int {
 	io := streams{os.Stdin, os.Stdout, os.Stderr}
 	root := newRoot(io, kill)
 	root.SetArgs(args)
-	return report(io.err, root.ExecuteContext(ctx))
+	err := root.ExecuteContext(ctx)
+	if err != nil && ctx.Err() != nil {
+		err = errors.New("interrupted")
+	}
+	return report(io.err, err)
 }
 
 // stopSignals returns a context that ends at the first signal to stop, and a
