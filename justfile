@@ -30,6 +30,6 @@ bench *args="":
 soak *args="-upstreams 100 -sessions 20 -edits 200":
     go test -run TestSoak -timeout 60m -v ./integration {{args}}
 
-# Against the heavy servers and an exhausted kernel: needs Go, Node and root
+# Against the heavy servers (ten minutes to build; one needs Node and Chromium) and an exhausted kernel
 real:
-    go test -tags real -run Real -timeout 60m -v ./integration ./watch
+    go test -tags real -run Real -timeout 60m -v ./integration

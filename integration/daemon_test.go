@@ -4,7 +4,9 @@ import (
 	"context"
 	"net"
 	"os/exec"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -54,9 +56,10 @@ func (h *home) start(args ...string) *daemon {
 // launch starts a daemon and waits for nothing.
 func (h *home) launch(args ...string) *daemon {
 	h.t.Helper()
+	line := slices.Concat(h.wrap, []string{filepath.Join(bin(h.t), "harness"), "daemon"}, args)
 	d := &daemon{
 		home: h, log: &buffer{}, exited: make(chan struct{}),
-		cmd: h.command(context.Background(), "harness", append([]string{"daemon"}, args...)...),
+		cmd: h.command(context.Background(), line[0], line[1:]...),
 	}
 	d.cmd.Stderr, d.cmd.Stdout = d.log, d.log
 	if err := d.cmd.Start(); err != nil {

@@ -29,6 +29,9 @@ type home struct {
 	t   testing.TB
 	dir string // short: a socket's path has to fit in 108 bytes
 	env map[string]string
+	// wrap is a command that the daemon is started through; nil for none. It
+	// has to become the daemon.
+	wrap []string
 }
 
 // newHome makes an empty home. It is removed when the test ends.

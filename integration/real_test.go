@@ -7,6 +7,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -51,25 +54,54 @@ func TestReal_Playwright(t *testing.T) {
 	})
 }
 
-// TestReal_WatchesExhausted takes all inotify instances of this user away
-// before the daemon starts, and demands that edits are followed all the same.
+// TestReal_WatchesExhausted gives the daemon a user namespace in which inotify
+// has run out, and demands that edits are followed all the same.
 func TestReal_WatchesExhausted(t *testing.T) {
-	const limit = "/proc/sys/fs/inotify/max_user_instances"
-	before, err := os.ReadFile(limit)
+	t.Parallel()
+	for limit, value := range map[string]string{"max_inotify_instances": "0", "max_inotify_watches": "1"} {
+		t.Run(limit, func(t *testing.T) {
+			t.Parallel()
+			h := newHome(t)
+			h.wrap = []string{"unshare", "--user", "--map-root-user", "sh", "-c", "echo " + value + " >/proc/sys/user/" + limit + `; exec "$@"`, "sh"}
+			d := h.run(h.upstream("ok"), h.prompting("prompts"))
+			if mode := d.status().Watch; mode != "polling" {
+				t.Errorf("status says %q", mode)
+			}
+			a := d.connected()
+			h.edit(h.upstream("ok"), h.upstream("up"), h.prompting("prompts"))
+			a.awaitCount(toolsChanged, 1)
+			h.write("prompts/p.md", "p\n")
+			a.awaitCount(promptsChanged, 1)
+			a.well("up")
+		})
+	}
+}
+
+// TestReal_EventsOverflow stops the daemon while more happens than the kernel
+// keeps for it.
+func TestReal_EventsOverflow(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	d := h.run(h.upstream("ok"))
+	a := d.connected()
+	a.well("ok")
+	text, err := os.ReadFile("/proc/sys/fs/inotify/max_queued_events")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(limit, []byte("0"), 0o644); err != nil {
-		t.Fatalf("needs root: %v", err)
+	queue, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Cleanup(func() { os.WriteFile(limit, before, 0o644) })
-	h := newHome(t)
-	d := h.run(h.upstream("ok"))
-	if mode := d.status().Watch; mode != "polling" {
-		t.Errorf("status says %q", mode)
+	signal(t, d.pid(), syscall.SIGSTOP)
+	for i := range queue {
+		name := filepath.Join(filepath.Dir(h.config()), fmt.Sprint(i))
+		if err := os.WriteFile(name, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
-	a := d.connected()
 	h.edit(h.upstream("ok"), h.upstream("up"))
+	signal(t, d.pid(), syscall.SIGCONT)
 	a.awaitCount(toolsChanged, 1)
 	a.well("up")
 }
