@@ -42,7 +42,7 @@ func TestFind_TakesTheFirstThatApplies(t *testing.T) {
 		"relative to the working directory": {
 			[]map[string]string{{"HARNESS_STATE_DIR": "st"}},
 			Flags{Config: "./a.toml", Socket: "../s"},
-			where{"/work/a.toml", "/work/st", "/s", "/work/st/socket"},
+			where{"/here/a.toml", "/here/st", "/s", "/here/st/socket"},
 		},
 	}
 	for name, tt := range tests {
@@ -54,7 +54,7 @@ func TestFind_TakesTheFirstThatApplies(t *testing.T) {
 					vars[k] = v
 				}
 			}
-			got := Find(Env{Get: func(k string) string { return vars[k] }, Home: "/home/u", Cwd: "/work"}, tt.flags)
+			got := Find(Env{Get: func(k string) string { return vars[k] }, Home: "/home/u", Cwd: "/here"}, tt.flags)
 			if diff := cmp.Diff(tt.want, where{got.Config, got.State, got.Socket, got.Pointer}); diff != "" {
 				t.Errorf("paths (-want +got):\n%s", diff)
 			}
