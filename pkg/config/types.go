@@ -245,3 +245,19 @@ type Launch struct {
 	// only and is never stored or shown (CFG-5).
 	EnvDigest string
 }
+
+// AgentLaunch is a harness as it would be spawned now, as [Launch] is for an
+// upstream. Its name is the full one: "reviewer", or "shop/reviewer" of the
+// project shop (CLI-6).
+type AgentLaunch struct {
+	Agent
+	// Project is the project it belongs to, "" for the global file.
+	Project string
+	// Exe is Cmd as found in PATH; "" when it was not found.
+	Exe string
+	// ExeErr says why Exe is empty.
+	ExeErr string
+	// EnvDigest is a keyed hash of the content of EnvFile, in memory only
+	// (CFG-5).
+	EnvDigest string
+}
