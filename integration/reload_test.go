@@ -607,6 +607,32 @@ func TestReload_SaysWhatChangedAndWarnsOfWhatDoesNotComeUp(t *testing.T) {
 	d.connected().well("ok")
 }
 
+func TestReload_RightAfterASaveListsWhatThatChanged(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	h.configure(h.upstream("ok"))
+	h.start()
+	h.awaitState("ok", "running")
+	// Whether the watcher or the command reads the file first is luck. What it
+	// changed is the answer either way, and no part of the next one.
+	var tables []string
+	for i := range 4 {
+		key := fmt.Sprintf("up%d", i)
+		tables = append(tables, h.upstream(key))
+		h.configure(append(tables, h.upstream("ok"))...)
+		var r reloaded
+		if err := json.Unmarshal([]byte(h.must("reload", "--json")), &r); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]string{"start upstream " + key}, r.actions()); diff != "" {
+			t.Errorf("reload %d:\n%s", i, diff)
+		}
+	}
+	if out := h.must("reload"); !strings.HasPrefix(out, "nothing changed, generation 5") {
+		t.Errorf("one without an edit says %q", out)
+	}
+}
+
 func TestReload_ARefusalIsExitOneAndSaysWhere(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)

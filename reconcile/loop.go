@@ -127,6 +127,7 @@ type Loop struct {
 	inForce   bool     // this process has put a generation in force
 	started   []string // upstreams, by the last plan that had a step
 	deferred  []Step   // stops of what was removed: after the publish
+	trail     trail    // what edits made it begin lately
 	pace      pacer
 }
 
@@ -183,8 +184,12 @@ func (l *Loop) Serve(ctx context.Context) error {
 
 // follow reads the files and puts them in force.
 func (l *Loop) follow(ctx context.Context) {
-	if l.load(ctx) {
-		l.pass()
+	if !l.load(ctx) {
+		return
+	}
+	first := l.State().Pass == 0
+	if plan := l.pass(); !first { // nobody edited anything to have a daemon start
+		l.trail.add(time.Now(), plan)
 	}
 }
 

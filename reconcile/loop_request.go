@@ -13,12 +13,13 @@ import (
 type request struct {
 	dry    bool                  // only plan
 	read   bool                  // read the files first
+	since  time.Time             // when it was asked for, if that matters
 	orders func(Intents) Intents // nil for none
 	done   chan Passed           // capacity 1; closed at the end, answered or not
 }
 
 // Passed is what became of a request: the plan of the pass that answered it,
-// and the state after it.
+// with what Reload adds to it, and the state after it.
 type Passed struct {
 	State State
 	Plan  Plan
@@ -81,7 +82,10 @@ func (l *Loop) carryOut(ctx context.Context, batch []*request) {
 	}
 	plan := l.pass()
 	for _, r := range batch {
-		r.done <- Passed{State: l.State(), Plan: plan, Started: l.started}
+		if len(l.loaded.Faults) > 0 {
+			r.since = time.Time{} // what went well before is not the answer
+		}
+		r.done <- Passed{State: l.State(), Plan: l.trail.before(plan, r.since), Started: l.started}
 	}
 }
 
@@ -103,9 +107,11 @@ func (l *Loop) Plan(ctx context.Context) (Passed, error) {
 // Reload reads the files now, puts them in force and returns when everything of
 // that is published, with what the resulting generation started up or failed for
 // the first time, or after wait (HOT-7). An upstream that hangs since an earlier
-// generation delays nobody (LIF-5). What it returns is of its own pass.
-func (l *Loop) Reload(ctx context.Context, wait time.Duration) (Passed, error) {
-	p, err := l.ask(ctx, &request{read: true})
+// generation delays nobody (LIF-5). The plan it returns is of its own pass and
+// of those that followed an edit after asked: a watcher that was faster than
+// the way here took nothing away from the answer. A zero asked leaves them out.
+func (l *Loop) Reload(ctx context.Context, asked time.Time, wait time.Duration) (Passed, error) {
+	p, err := l.ask(ctx, &request{read: true, since: asked})
 	if err != nil {
 		return p, err
 	}

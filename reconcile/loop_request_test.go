@@ -22,7 +22,7 @@ func (f *fleet) reload(wait time.Duration) (result func() (time.Duration, Passed
 	go func() {
 		defer close(done)
 		var err error
-		passed, err = f.loop.Reload(f.t.Context(), wait)
+		passed, err = f.loop.Reload(f.t.Context(), time.Time{}, wait)
 		if err != nil {
 			f.t.Errorf("reload: %v", err)
 		}
@@ -210,7 +210,7 @@ func TestRequest_EndsWithItsCaller(t *testing.T) {
 		f := newFleet(t) // a loop that is not served
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := f.loop.Reload(ctx, time.Minute); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := f.loop.Reload(ctx, time.Time{}, time.Minute); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("reload: %v", err)
 		}
 		f.write(table("a"))
@@ -219,7 +219,7 @@ func TestRequest_EndsWithItsCaller(t *testing.T) {
 		defer cancel()
 		f.edit(table("b"))
 		f.write(table("c"))
-		if _, err := f.loop.Reload(ctx, time.Minute); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := f.loop.Reload(ctx, time.Time{}, time.Minute); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("reload: %v", err)
 		}
 	})
@@ -229,11 +229,48 @@ func TestRequest_ThatMeetsAPanicIsToldSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := running(t, table("a"))
 		f.with(func() { f.panics = "Load" })
-		if _, err := f.loop.Reload(t.Context(), time.Minute); !errors.Is(err, errUnanswered) {
+		if _, err := f.loop.Reload(t.Context(), time.Time{}, time.Minute); !errors.Is(err, errUnanswered) {
 			t.Errorf("reload: %v", err)
 		}
-		if _, err := f.loop.Reload(t.Context(), time.Minute); err != nil {
+		if _, err := f.loop.Reload(t.Context(), time.Time{}, time.Minute); err != nil {
 			t.Errorf("the next one: %v", err)
+		}
+	})
+}
+
+func TestReload_ListsWhatTheWatcherDidSinceItWasAskedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := running(t, table("a"))
+		f.edit(table("a"), table("b"))
+		f.answer("b", "1")
+		wait(time.Second)
+		asked := time.Now()
+		f.edit(table("a"), table("c"))
+		f.answer("c", "1")
+		wait(100 * time.Millisecond)
+		for _, c := range []struct {
+			asked time.Time
+			want  string
+		}{
+			{time.Time{}, "nothing to do"},
+			{time.Now(), "nothing to do"},
+			{asked, "start upstream c: added\nstop upstream b: removed"},
+			{f.begun, "start upstream c: added\nstop upstream b: removed"},
+		} {
+			p, err := f.loop.Reload(t.Context(), c.asked, time.Minute)
+			if err != nil || p.Plan.String() != c.want {
+				t.Errorf("asked at %v: %q, %v; want %q", c.asked, p.Plan.String(), err, c.want)
+			}
+		}
+		wait(trailed)
+		f.edit(table("a", liveLaunch), table("c"))
+		p, err := f.loop.Reload(t.Context(), f.begun, time.Minute)
+		if err != nil || len(p.Plan) != 1 || p.Plan[0].Name != "a" {
+			t.Errorf("what is long past is listed: %v, %v", p.Plan, err)
+		}
+		f.with(func() { f.file.Faults = []config.Fault{{Line: 3, Message: "no"}} })
+		if p, err = f.loop.Reload(t.Context(), f.begun, time.Minute); err != nil || len(p.Plan) != 0 {
+			t.Errorf("a refused one lists %v, %v", p.Plan, err)
 		}
 	})
 }

@@ -32,7 +32,7 @@ func newReloadCmd(g *globals) *cobra.Command {
 				return err
 			}
 			defer c.Close()
-			r, err := c.Reload(cmd.Context(), control.ReloadRequest{DryRun: o.dryRun, WaitMS: o.wait.Milliseconds()})
+			r, err := c.Reload(cmd.Context(), control.ReloadRequest{DryRun: o.dryRun, WaitMS: o.wait.Milliseconds(), AgeMS: processAge().Milliseconds()})
 			if err != nil {
 				return err
 			}

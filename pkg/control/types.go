@@ -84,6 +84,9 @@ type SessionStatus struct {
 type ReloadRequest struct {
 	DryRun bool  `json:"dry_run"` // plan only
 	WaitMS int64 `json:"wait_ms"` // how long to wait for upstreams that are starting
+	// AgeMS is how long ago the reload was asked for. What an edit changed since
+	// then is part of the answer, although it was not this request that read it.
+	AgeMS int64 `json:"age_ms"`
 }
 
 // Wait returns WaitMS as a duration.

@@ -115,7 +115,7 @@ func (o *ops) Reload(ctx context.Context, req control.ReloadRequest) (*control.R
 	if req.DryRun {
 		passed, err = o.loop.Plan(ctx)
 	} else {
-		passed, err = o.loop.Reload(ctx, req.Wait())
+		passed, err = o.loop.Reload(ctx, asked(req), req.Wait())
 	}
 	if err != nil {
 		return nil, stopping(err)
@@ -137,6 +137,14 @@ func (o *ops) Reload(ctx context.Context, req control.ReloadRequest) (*control.R
 		}
 	}
 	return result, nil
+}
+
+// asked is when a reload was asked for, zero where that is not known.
+func asked(req control.ReloadRequest) time.Time {
+	if req.AgeMS <= 0 {
+		return time.Time{}
+	}
+	return time.Now().Add(-time.Duration(req.AgeMS) * time.Millisecond)
 }
 
 // outcome adds what became of an upstream's step by now.
