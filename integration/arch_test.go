@@ -93,7 +93,7 @@ var rooms = map[string]room{
 	"pkg/broker": {
 		does:  "serves one merged catalog to many sessions",
 		knows: []string{"pkg/jsonrpc", "pkg/wire"},
-		core:  []string{"merge*.go", "catalog*.go", "names*.go"},
+		core:  []string{"scope*.go", "catalog*.go", "names*.go"},
 	},
 	"pkg/control": {
 		does:  "the daemon's private door: HTTP and JSON on a 0600 Unix socket, server and client",
@@ -133,7 +133,7 @@ var libraries = map[string]library{
 	"github.com/yuin/goldmark":         {[]string{"pkg/prompt"}, "the markdown parser under goldmark-meta"},
 	"github.com/yuin/goldmark-meta":    {[]string{"pkg/prompt"}, "front matter"},
 	"gopkg.in/yaml.v2":                 {[]string{"pkg/prompt"}, "the lines of front matter faults"},
-	"github.com/mark3labs/mcp-go":      {[]string{"pkg/broker"}, "handshake, prompts, completion and logging of a session; never the relay path"},
+	"github.com/mark3labs/mcp-go":      {[]string{"pkg/broker"}, "handshake, own tools, prompts, completion and logging of a session; never the relay path"},
 	"github.com/thejerf/suture":        {[]string{"watch", "reconcile", "pkg/upstream", "pkg/broker", "pkg/control", "pkg/daemon"}, "supervision"},
 	"github.com/spf13/cobra":           {[]string{"cmd/harness"}, "verbs, flags, completion"},
 	"github.com/gofrs/flock":           {[]string{"pkg/daemon", "pkg/control"}, "one daemon per state directory"},

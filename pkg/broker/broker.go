@@ -47,8 +47,8 @@ type Published struct {
 
 // Broker owns the sessions and the catalog they see.
 type Broker struct {
-	opt     Options
-	catalog atomic.Pointer[Catalog]
+	opt   Options
+	fleet atomic.Pointer[Fleet]
 
 	mu       sync.Mutex
 	sessions map[*session]struct{}
@@ -56,30 +56,41 @@ type Broker struct {
 }
 
 // New returns a broker that serves first. It starts nothing.
-func New(first *Catalog, opt Options) *Broker {
+func New(first *Fleet, opt Options) *Broker {
 	if opt.Event == nil {
 		opt.Event = func(Event) {}
 	}
 	b := &Broker{opt: opt, sessions: map[*session]struct{}{}}
-	b.catalog.Store(first)
+	b.fleet.Store(first)
 	return b
 }
 
-// Catalog returns the catalog in force.
-func (b *Broker) Catalog() *Catalog { return b.catalog.Load() }
+// View returns what a scope sees now.
+func (b *Broker) View(s *Scope) *Catalog { return b.fleet.Load().View(s) }
 
-// Publish puts c in force and tells each session what differs for it, once a
-// kind (HOT-6). It is called by one goroutine at a time.
-func (b *Broker) Publish(c *Catalog) Published {
+// Publish puts f in force and tells each session what differs for it, once a
+// kind (HOT-6). It is called by one goroutine at a time. What it says to have
+// changed is what changed for a caller that is nobody's.
+func (b *Broker) Publish(f *Fleet) Published {
 	var p Published
-	old := b.catalog.Swap(c)
+	before, now := b.View(Unattributed()), f.View(Unattributed())
+	b.fleet.Store(f)
 	for k := range wire.Kinds {
-		p.Changed[k] = !old.equal(c, k)
+		p.Changed[k] = !before.equal(now, k)
 	}
-	for _, s := range b.snapshot() {
-		p.Notified += s.notify()
-	}
+	p.Notified = b.Refresh()
 	return p
+}
+
+// Refresh tells each session what differs for it since it was last told, after
+// its scope may have become another (HOT-5), and returns how many notifications
+// that took.
+func (b *Broker) Refresh() int {
+	n := 0
+	for _, s := range b.snapshot() {
+		n += s.notify()
+	}
+	return n
 }
 
 // Sessions returns the connected sessions, oldest first.
@@ -102,12 +113,12 @@ func (b *Broker) snapshot() []*session {
 	return all
 }
 
-// Serve runs one session over edge, which it closes, and returns when the
-// session is over. A panic ends that session and nothing else.
-func (b *Broker) Serve(edge Edge) {
+// Serve runs one session of a caller over edge, which it closes, and returns
+// when the session is over. A panic ends that session and nothing else.
+func (b *Broker) Serve(edge Edge, caller Caller) {
 	b.mu.Lock()
 	b.last++
-	s := newSession(b, "s"+strconv.Itoa(b.last), edge)
+	s := newSession(b, "s"+strconv.Itoa(b.last), edge, caller)
 	b.sessions[s] = struct{}{}
 	b.mu.Unlock()
 	defer func() {

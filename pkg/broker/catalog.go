@@ -30,6 +30,7 @@ type Upstream interface {
 // Offer is what one upstream brings to a catalog.
 type Offer struct {
 	Key          string
+	Project      string // the one whose callers see it, "" for everybody
 	Upstream     Upstream
 	Instructions string
 	Tools        []Tool
@@ -37,6 +38,9 @@ type Offer struct {
 	// call is then relayed under the name as spelled, since an agent may know
 	// the tool from before (MCP-2).
 	Known bool
+	// Stopped is true for one that is declared and told not to run: its tools
+	// are not listed (MCP-3a), and a call says why.
+	Stopped bool
 }
 
 // Tool is one tool of an upstream: its own name, and its definition as sent.
@@ -48,6 +52,7 @@ type Tool struct {
 // Prompt is one prompt served from a file.
 type Prompt struct {
 	Name, Title, Description string
+	Project                  string // the one whose callers see it, "" for everybody
 	Arguments                []Argument
 	// Body identifies the text: a catalog differs where it differs, though the
 	// list does not show it (HOT-6).
@@ -66,134 +71,45 @@ type route struct {
 	up   Upstream
 	key  string
 	tool []byte // the upstream's own name as raw JSON
+	own  bool   // to a tool of the endpoint itself; the rest is empty then
 }
 
-// Catalog is one immutable, pre-rendered state of everything sessions see.
-// The same offers and prompts give the same bytes (MCP-3a).
+// Catalog is one immutable, pre-rendered state of everything that callers of
+// one scope see. The same content gives the same bytes (MCP-3a).
 type Catalog struct {
-	Warnings []string // what was left out or renamed, for the log
-	lists    [wire.Kinds][]byte
-	digests  [wire.Kinds][sha256.Size]byte
-	routes   map[string]route
-	keys     map[string]Offer
-	prompts  map[string]*Prompt
-	exposed  map[string]string // prompt names by what the files are called
-	tools    int
-	core     *core
+	lists   [wire.Kinds][]byte
+	digests [wire.Kinds][sha256.Size]byte
+	routes  map[string]route
+	keys    map[string]Offer
+	prompts promptSet
+	tools   int
+	core    *core
 }
 
 // Tools returns how many tools the catalog lists.
 func (c *Catalog) Tools() int { return c.tools }
 
 // Prompts returns how many prompts the catalog lists.
-func (c *Catalog) Prompts() int { return len(c.prompts) }
+func (c *Catalog) Prompts() int { return len(c.prompts.named) }
 
 // PromptName returns the name under which the prompt of a file called name is
 // served, which differs from it where agents would not take it (MCP-2).
 func (c *Catalog) PromptName(name string) string {
-	if exposed, ok := c.exposed[name]; ok {
+	if exposed, ok := c.prompts.exposed[name]; ok {
 		return exposed
 	}
 	return name
 }
 
-// Merge builds the catalog of offers and prompts; version is what initialize
-// reports. It is pure: order in the arguments never shows in the result.
-func Merge(version string, offers []Offer, prompts []Prompt) (*Catalog, error) {
-	c := &Catalog{routes: map[string]route{}, keys: map[string]Offer{}, prompts: map[string]*Prompt{}, exposed: map[string]string{}}
-	offers = slices.SortedFunc(slices.Values(offers), func(a, b Offer) int { return cmp.Compare(a.Key, b.Key) })
-	for _, o := range offers {
-		c.keys[o.Key] = o
-	}
-	c.mergeTools(offers)
-	named := c.mergePrompts(prompts)
-	var err error
-	if c.core, err = newCore(version, joinInstructions(offers, wire.MaxInstructions), named); err != nil {
-		return nil, fmt.Errorf("build the protocol core: %w", err)
-	}
-	if c.lists[wire.Prompts], err = c.core.promptsList(); err != nil {
-		return nil, fmt.Errorf("render the prompts: %w", err)
-	}
-	c.lists[wire.Resources] = wire.Resources.EmptyList()
-	c.digest(named)
-	return c, nil
-}
-
-// mergeTools names every tool (MCP-2), renders the list and fills the routes.
-func (c *Catalog) mergeTools(offers []Offer) {
-	type entry struct {
-		offer Offer
-		tool  Tool
-	}
-	var originals []Original
-	var entries []entry
-	for _, o := range offers {
-		for _, t := range o.Tools {
-			originals = append(originals, Original{Key: o.Key, Name: t.Name})
-			entries = append(entries, entry{o, t})
-		}
-	}
-	names := ExposeAll(originals)
-	order := make([]int, 0, len(names))
-	for i, name := range names {
-		if _, taken := c.routes[name]; taken {
-			c.Warnings = append(c.Warnings, fmt.Sprintf("%s: tool %q is offered twice", entries[i].offer.Key, entries[i].tool.Name))
-			continue
-		}
-		e := entries[i]
-		c.routes[name] = route{up: e.offer.Upstream, key: e.offer.Key, tool: wire.AppendQuoted(nil, e.tool.Name)}
-		order = append(order, i)
-	}
-	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(names[a], names[b]) })
-	list := []byte(`{"tools":[`)
-	for _, i := range order {
-		mark := len(list)
-		if c.tools > 0 {
-			list = append(list, ',')
-		}
-		renamed, err := jsonrpc.RenameTool(list, entries[i].tool.Raw, names[i])
-		if err != nil {
-			list = list[:mark]
-			delete(c.routes, names[i])
-			c.Warnings = append(c.Warnings, fmt.Sprintf("%s: tool %q is left out: %v", entries[i].offer.Key, entries[i].tool.Name, err))
-			continue
-		}
-		list = renamed
-		c.tools++
-	}
-	c.lists[wire.Tools] = append(list, `]}`...)
-}
-
-// mergePrompts gives each prompt its exposed name and returns them sorted.
-func (c *Catalog) mergePrompts(prompts []Prompt) []*Prompt {
-	originals := make([]Original, len(prompts))
-	for i, p := range prompts {
-		originals[i] = Original{Name: p.Name}
-	}
-	var named []*Prompt
-	for i, name := range ExposeAll(originals) {
-		if _, taken := c.prompts[name]; taken {
-			c.Warnings = append(c.Warnings, fmt.Sprintf("prompt %q is offered twice", prompts[i].Name))
-			continue
-		}
-		p := prompts[i]
-		c.exposed[p.Name], p.Name = name, name
-		c.prompts[name] = &p
-		named = append(named, &p)
-	}
-	slices.SortFunc(named, func(a, b *Prompt) int { return cmp.Compare(a.Name, b.Name) })
-	return named
-}
-
 // digest fixes what a change is told by: the bytes of each list and, for
 // prompts, the bodies behind it.
-func (c *Catalog) digest(prompts []*Prompt) {
+func (c *Catalog) digest() {
 	for k, list := range c.lists {
 		c.digests[k] = sha256.Sum256(list)
 	}
 	h := sha256.New()
 	h.Write(c.lists[wire.Prompts])
-	for _, p := range prompts {
+	for _, p := range c.prompts.named {
 		h.Write(p.Body[:])
 	}
 	h.Sum(c.digests[wire.Prompts][:0])
@@ -211,6 +127,12 @@ func (c *Catalog) find(name string) (route, *wire.Error) {
 	o, ok := c.keys[key]
 	if !ok {
 		return route{}, &wire.Error{Code: wire.UnknownNamespace, Message: fmt.Sprintf("no upstream is named %q; list the tools again", clip(key)), Upstream: clip(key)}
+	}
+	if o.Stopped {
+		return route{}, &wire.Error{
+			Code: wire.UpstreamUnavailable, Upstream: key, State: "stopped",
+			Message: fmt.Sprintf("upstream %q is stopped; `harness start mcp.%s` starts it", key, key),
+		}
 	}
 	if !o.Known {
 		return route{up: o.Upstream, key: key, tool: wire.AppendQuoted(nil, tool)}, nil

@@ -17,8 +17,17 @@ func rawTool(name string) Tool {
 	return Tool{Name: name, Raw: append(wire.AppendQuoted([]byte(`{"z":1.0,"name":`), name), `,"a":[]}`...)}
 }
 
+// view merges and returns what a caller that is nobody's sees.
+func view(offers []Offer, prompts []Prompt) (*Catalog, error) {
+	f, err := Merge(Content{Version: "v", Offers: offers, Prompts: prompts})
+	if err != nil {
+		return nil, err
+	}
+	return f.View(Unattributed()), nil
+}
+
 func TestMerge_KeepsEveryByteOfAToolButItsName(t *testing.T) {
-	c, err := Merge("v", []Offer{{Key: "k", Known: true, Tools: []Tool{{Name: "b", Raw: []byte(`{ "inputSchema":{"$ref":"#/definitions/x","x-n":1e400}, "name" : "b" }`)}, rawTool("a")}}}, nil)
+	c, err := view([]Offer{{Key: "k", Known: true, Tools: []Tool{{Name: "b", Raw: []byte(`{ "inputSchema":{"$ref":"#/definitions/x","x-n":1e400}, "name" : "b" }`)}, rawTool("a")}}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,12 +38,13 @@ func TestMerge_KeepsEveryByteOfAToolButItsName(t *testing.T) {
 }
 
 func TestMerge_LeavesAnOddToolOutAndItsNeighboursAlone(t *testing.T) {
-	c, err := Merge("v", []Offer{{Key: "k", Known: true, Tools: []Tool{{Name: "odd", Raw: []byte(`{"name":"odd","name":"odd"}`)}, rawTool("ok")}}}, nil)
+	f, err := Merge(Content{Offers: []Offer{{Key: "k", Known: true, Tools: []Tool{{Name: "odd", Raw: []byte(`{"name":"odd","name":"odd"}`)}, rawTool("ok")}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := string(c.lists[wire.Tools]); got != `{"tools":[{"z":1.0,"name":"k__ok","a":[]}]}` || c.Tools() != 1 || len(c.Warnings) != 1 {
-		t.Errorf("%s, %d tools, warnings %q", got, c.Tools(), c.Warnings)
+	c := f.View(Unattributed())
+	if got := string(c.lists[wire.Tools]); got != `{"tools":[{"z":1.0,"name":"k__ok","a":[]}]}` || c.Tools() != 1 || len(f.Warnings) != 1 {
+		t.Errorf("%s, %d tools, warnings %q", got, c.Tools(), f.Warnings)
 	}
 	if _, e := c.find("k__odd"); e == nil || e.Code != wire.UnknownTool {
 		t.Errorf("the odd tool is callable: %v", e)
@@ -53,11 +63,11 @@ func TestMerge_GivesTheSameBytesInAnyOrder(t *testing.T) {
 			}
 			offers = append(offers, o)
 		}
-		a, err := Merge("v", offers, nil)
+		a, err := view(offers, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		b, err := Merge("v", rapid.Permutation(offers).Draw(t, "shuffled"), nil)
+		b, err := view(rapid.Permutation(offers).Draw(t, "shuffled"), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -74,11 +84,11 @@ func TestMerge_PromptListsAreSortedAndDifferByTheirBodies(t *testing.T) {
 	one := Prompt{Name: "b", Body: [32]byte{1}}
 	two := Prompt{Name: "b", Body: [32]byte{2}}
 	other := Prompt{Name: "a b", Description: "<&>"}
-	a, err := Merge("v", nil, []Prompt{one, other})
+	a, err := view(nil, []Prompt{one, other})
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := Merge("v", nil, []Prompt{other, two})
+	b, err := view(nil, []Prompt{other, two})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +104,7 @@ func TestMerge_PromptListsAreSortedAndDifferByTheirBodies(t *testing.T) {
 }
 
 func TestMerge_AnEmptyCatalogListsWhatTheOfflineEndpointLists(t *testing.T) {
-	c, err := Merge("v", nil, nil)
+	c, err := view(nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ import (
 // immutable after newCore.
 type core struct{ mcp *server.MCPServer }
 
-func newCore(version, instructions string, prompts []*Prompt) (*core, error) {
+func newCore(version, instructions string, prompts []*Prompt, own []OwnTool) *core {
 	s := server.NewMCPServer(wire.ServerName, version,
 		server.WithToolCapabilities(true),
 		server.WithPromptCapabilities(true),
@@ -29,7 +29,10 @@ func newCore(version, instructions string, prompts []*Prompt) (*core, error) {
 	for _, p := range prompts {
 		s.AddPrompt(describe(p), render(p))
 	}
-	return &core{s}, nil
+	for _, t := range own {
+		s.AddTool(t.Tool, t.handle)
+	}
+	return &core{s}
 }
 
 // describe returns p as the protocol lists it.

@@ -10,9 +10,14 @@
 // token are spliced, and the rest is copied (MCP-3, PRF-1). Typed structs lose
 // schema keywords, unknown fields and the spelling of numbers.
 //
+// What is published is a [Fleet]: everything there is, for everybody. A session
+// sees the [Catalog] of its caller's [Scope], which is made once for all callers
+// of equal scopes. The scope is asked for at each request, so a right that was
+// taken away is gone at the next call.
+//
 // mark3labs/mcp-go serves what the endpoint itself answers: initialize, ping,
-// prompts and logging levels. Each catalog has a core of its own, built when
-// the catalog is merged and never changed afterwards: the library's own
+// its own tools, prompts and logging levels. Each catalog has a core of its own,
+// built with the catalog and never changed afterwards: the library's own
 // registries notify on every call to them, also when nothing differs, and its
 // prompts are cleared before they are refilled. What a session sees is
 // therefore exactly one published catalog, never half of a plan (SHP-2).

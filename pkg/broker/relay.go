@@ -19,10 +19,13 @@ func (s *session) call(line []byte, m *jsonrpc.Message) {
 		s.invalid(id, "tools/call takes the name of a tool")
 		return
 	}
-	r, e := s.b.Catalog().find(name)
+	r, e := s.catalog().find(name)
 	if e != nil {
 		s.toolError(id, e)
 		return
+	}
+	if r.own {
+		r.up = newOwnCall(s, name)
 	}
 	f := &inflight{call: jsonrpc.NewCall(s, id, m.ProgressToken.In(line)), up: r.up}
 	f.call.Key, f.call.Tool = r.key, r.tool

@@ -22,7 +22,7 @@ func (s *session) request(line []byte, m *jsonrpc.Message) {
 		s.call(line, m)
 		return
 	}
-	c := s.b.Catalog()
+	c := s.catalog()
 	switch method {
 	case "initialize":
 		s.greet(line, m)
@@ -60,7 +60,7 @@ func (s *session) list(k wire.Kind, line []byte, m *jsonrpc.Message) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := s.b.Catalog()
+	c := s.catalog()
 	s.told[k] = c.digests[k]
 	s.edge.Commit(wire.AppendResult(s.edge.Buffer(), m.ID.In(line), c.lists[k]))
 }
@@ -87,7 +87,7 @@ func (s *session) prompt(c *Catalog, line []byte, m *jsonrpc.Message) {
 		s.invalid(id, "prompts/get takes a name and an object of arguments")
 		return
 	}
-	p, ok := c.prompts[*params.Name]
+	p, ok := c.prompts.byName[*params.Name]
 	if !ok {
 		s.invalid(id, fmt.Sprintf("unknown prompt %q", clip(*params.Name)))
 		return

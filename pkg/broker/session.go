@@ -24,6 +24,8 @@ type session struct {
 	id    string
 	since time.Time
 	edge  Edge
+	who   Caller
+	own   sync.WaitGroup // calls of the endpoint's own tools
 	core  *coreSession
 	ctx   context.Context // carries the core session; not for cancellation
 	batch jsonrpc.Batch   // the reader goroutine's: what goes to upstreams
@@ -44,8 +46,8 @@ type inflight struct {
 	up   Upstream
 }
 
-func newSession(b *Broker, id string, edge Edge) *session {
-	s := &session{b: b, id: id, since: time.Now(), edge: edge, core: &coreSession{id: id}, calls: map[string]*inflight{}}
+func newSession(b *Broker, id string, edge Edge, caller Caller) *session {
+	s := &session{b: b, id: id, since: time.Now(), edge: edge, who: caller, core: &coreSession{id: id}, calls: map[string]*inflight{}}
 	// Any core's WithContext stores the session alone, so it serves them all.
 	s.ctx = (*server.MCPServer)(nil).WithContext(context.Background(), s.core)
 	return s
@@ -54,8 +56,11 @@ func newSession(b *Broker, id string, edge Edge) *session {
 func (s *session) describe() SessionInfo {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return SessionInfo{ID: s.id, Client: s.client, Since: s.since}
+	return SessionInfo{ID: s.id, Harness: s.who.Scope().Harness, Client: s.client, Since: s.since}
 }
+
+// catalog is what the session sees now.
+func (s *session) catalog() *Catalog { return s.b.View(s.who.Scope()) }
 
 // run reads lines until the agent ends its input or vanishes, then lets the
 // calls in flight finish where somebody still reads the answers.
@@ -107,6 +112,7 @@ func (s *session) close() {
 	for _, f := range left {
 		f.up.Cancel(f.call, nil)
 	}
+	s.own.Wait()
 	s.b.opt.Event(Event{Kind: "session", Session: s.id, Message: "ended"})
 }
 
@@ -206,7 +212,7 @@ func (s *session) notify() int {
 	if !s.initialized {
 		return 0
 	}
-	c, n := s.b.Catalog(), 0
+	c, n := s.catalog(), 0
 	for k := range wire.Kinds {
 		if s.told[k] == c.digests[k] {
 			continue
@@ -258,7 +264,7 @@ func (s *session) greet(line []byte, m *jsonrpc.Message) {
 	_ = json.Unmarshal(asked.ClientInfo, &client)
 	params := append([]byte(`{"capabilities":{},"clientInfo":{"name":"","version":""},"protocolVersion":`),
 		wire.AppendQuoted(nil, wire.Negotiate(asked.ProtocolVersion))...)
-	c := s.b.Catalog()
+	c := s.catalog()
 	s.answerByCore(c, id, "initialize", append(params, '}'))
 	s.mu.Lock()
 	s.greeted, s.client, s.told = true, client.Name, c.digests

@@ -108,9 +108,9 @@ func newFixture(t *testing.T, offers []broker.Offer, prompts []broker.Prompt) *f
 	return f
 }
 
-func merge(t *testing.T, offers []broker.Offer, prompts []broker.Prompt) *broker.Catalog {
+func merge(t *testing.T, offers []broker.Offer, prompts []broker.Prompt) *broker.Fleet {
 	t.Helper()
-	c, err := broker.Merge("test", offers, prompts)
+	c, err := broker.Merge(broker.Content{Version: "test", Offers: offers, Prompts: prompts})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,6 +120,11 @@ func merge(t *testing.T, offers []broker.Offer, prompts []broker.Prompt) *broker
 // connect opens a session with limits and does not greet.
 func (f *fixture) connect(limits broker.Limits) *agent {
 	f.t.Helper()
+	return f.connectAs(limits, broker.Unattributed())
+}
+
+func (f *fixture) connectAs(limits broker.Limits, who broker.Caller) *agent {
+	f.t.Helper()
 	conn, err := net.DialUnix("unix", nil, f.l.Addr().(*net.UnixAddr))
 	if err != nil {
 		f.t.Fatal(err)
@@ -128,7 +133,7 @@ func (f *fixture) connect(limits broker.Limits) *agent {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	f.sessions.Go(func() { f.b.Serve(broker.NewSocketEdge(server, nil, limits)) })
+	f.sessions.Go(func() { f.b.Serve(broker.NewSocketEdge(server, nil, limits), who) })
 	f.t.Cleanup(func() { conn.Close() })
 	return &agent{f.t, conn, bufio.NewReader(conn)}
 }
@@ -136,7 +141,12 @@ func (f *fixture) connect(limits broker.Limits) *agent {
 // greeted opens a session that has shaken hands.
 func (f *fixture) greeted() *agent {
 	f.t.Helper()
-	a := f.connect(broker.Limits{MaxMessage: 1 << 20, Stall: time.Second})
+	return f.greetedAs(broker.Unattributed())
+}
+
+func (f *fixture) greetedAs(who broker.Caller) *agent {
+	f.t.Helper()
+	a := f.connectAs(broker.Limits{MaxMessage: 1 << 20, Stall: time.Second}, who)
 	a.send(`{"jsonrpc":"2.0","id":"hello","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"tester","version":"1"}}}`)
 	a.read()
 	a.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`, `{"jsonrpc":"2.0","id":"sync","method":"ping"}`)

@@ -44,7 +44,7 @@ func build(opt Options, state *stateDir, level *slog.LevelVar, log *slog.Logger)
 	if err != nil {
 		return nil, err
 	}
-	empty, err := broker.Merge(opt.Version, nil, nil)
+	empty, err := broker.Merge(broker.Content{Version: opt.Version})
 	if err != nil {
 		return nil, fmt.Errorf("make the first catalog: %w", err)
 	}

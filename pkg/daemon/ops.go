@@ -43,7 +43,7 @@ func (o *ops) Status(context.Context) (*control.Status, error) {
 	out := &control.Status{
 		Version: o.version, PID: os.Getpid(), UptimeMS: time.Since(o.started).Milliseconds(), Config: o.config,
 		Generation: s.Generation, Digest: control.OrNull(s.Digest), Watch: string(o.watcher.Mode()),
-		Harnesses: len(s.Desired.Agents), Prompts: o.broker.Catalog().Prompts(),
+		Harnesses: len(s.Desired.Agents), Prompts: o.broker.View(broker.Unattributed()).Prompts(),
 		Upstreams: o.upstreams(s.Desired),
 	}
 	if !s.At.IsZero() {
@@ -176,7 +176,7 @@ func (o *ops) problem(key string) string {
 func (o *ops) Prompts(context.Context) ([]control.PromptInfo, error) {
 	infos := []control.PromptInfo{}
 	for _, p := range o.loop.State().Desired.Prompts {
-		info := control.PromptInfo{Name: o.broker.Catalog().PromptName(p.Name), Title: control.OrNull(p.Title), Description: control.OrNull(p.Description), File: p.File}
+		info := control.PromptInfo{Name: o.broker.View(broker.Unattributed()).PromptName(p.Name), Title: control.OrNull(p.Title), Description: control.OrNull(p.Description), File: p.File}
 		for _, a := range p.Arguments {
 			info.Arguments = append(info.Arguments, control.PromptArgument{Name: a.Name, Description: control.OrNull(a.Description), Required: a.Required})
 		}
@@ -190,7 +190,7 @@ func (o *ops) ServeSession(ctx context.Context, conn *net.UnixConn, hello contro
 	edge := broker.NewSocketEdge(conn, hello.Early, o.limits.session())
 	stop := context.AfterFunc(ctx, func() { _ = edge.Close() })
 	defer stop()
-	o.broker.Serve(edge)
+	o.broker.Serve(edge, broker.Unattributed())
 }
 
 // Logs implements [control.Ops] (LIF-7).

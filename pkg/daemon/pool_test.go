@@ -153,7 +153,7 @@ type office struct {
 func newOffice(t *testing.T) *office {
 	t.Helper()
 	o := &office{desk: newDesk(t, nil), pool: &paperPool{all: map[string]upstream.Status{}}, dirty: make(chan struct{}, 1)}
-	empty, err := broker.Merge("v1", nil, nil)
+	empty, err := broker.Merge(broker.Content{Version: "v1"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -34,7 +34,7 @@ var _ upstreams = (*upstream.Pool)(nil)
 
 // publisher is the broker as the reconciler uses it.
 type publisher interface {
-	Publish(c *broker.Catalog) broker.Published
+	Publish(f *broker.Fleet) broker.Published
 }
 
 // world is what the reconciler reads and acts on. What is in it belongs to the
@@ -43,7 +43,7 @@ type world struct {
 	loader *loader
 	pool   upstreams
 	broker publisher
-	merge  func(version string, offers []broker.Offer, prompts []broker.Prompt) (*broker.Catalog, error)
+	merge  func(broker.Content) (*broker.Fleet, error)
 	save   func(name string, v any) // keeps a state file
 	settle func(time.Duration)      // tells the watcher
 	limits *limits
@@ -141,19 +141,19 @@ func (w *world) Publish(d *reconcile.Desired, generation uint64) bool {
 		w.published = digests
 		return true // the catalog in force is this one
 	}
-	catalog, err := w.merge(w.version, offers, prompts(d.Prompts))
+	fleet, err := w.merge(broker.Content{Version: w.version, Offers: offers, Prompts: prompts(d.Prompts)})
 	if err != nil {
 		w.log.Error("catalog not published", "error", err)
 		return false
 	}
 	w.published, w.seen = digests, now
-	if !slices.Equal(catalog.Warnings, w.odd) {
-		w.odd = catalog.Warnings
-		for _, warning := range catalog.Warnings {
+	if !slices.Equal(fleet.Warnings, w.odd) {
+		w.odd = fleet.Warnings
+		for _, warning := range fleet.Warnings {
 			w.log.Warn("catalog", "warning", warning)
 		}
 	}
-	w.announce(catalog, w.broker.Publish(catalog), generation)
+	w.announce(fleet.View(broker.Unattributed()), w.broker.Publish(fleet), generation)
 	return true
 }
 
@@ -166,16 +166,16 @@ type sight struct {
 }
 
 type offered struct {
-	key    string
-	up     broker.Upstream
-	known  bool
-	digest [sha256.Size]byte
+	key            string
+	up             broker.Upstream
+	known, stopped bool
+	digest         [sha256.Size]byte
 }
 
 func look(offers []broker.Offer, digests map[string][sha256.Size]byte, files []prompt.Prompt) sight {
 	s := sight{made: true}
 	for _, o := range offers {
-		s.offers = append(s.offers, offered{o.Key, o.Upstream, o.Known, digests[o.Key]})
+		s.offers = append(s.offers, offered{o.Key, o.Upstream, o.Known, o.Stopped, digests[o.Key]})
 	}
 	for _, p := range files {
 		s.prompts = append(s.prompts, p.Digest)
@@ -187,11 +187,17 @@ func (s sight) same(o sight) bool {
 	return s.made && slices.Equal(s.offers, o.offers) && slices.Equal(s.prompts, o.prompts)
 }
 
-// offers is what the upstreams that should run bring to the catalog, and the
-// digests to find out by whether they bring something else later.
+// offers is what the upstreams that should run bring to the catalog, with those
+// that should not, and the digests to find out by whether they bring something
+// else later.
 func (w *world) offers(d *reconcile.Desired) ([]broker.Offer, map[string][sha256.Size]byte) {
 	digests := map[string][sha256.Size]byte{}
 	var offers []broker.Offer
+	for _, key := range slices.Sorted(maps.Keys(d.Upstreams)) {
+		if !d.Upstreams[key].Enabled {
+			offers = append(offers, broker.Offer{Key: key, Stopped: true})
+		}
+	}
 	for _, s := range w.pool.Snapshot() {
 		if !d.Upstreams[s.Key].Enabled || !s.Enabled {
 			continue

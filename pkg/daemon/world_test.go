@@ -128,28 +128,28 @@ func TestWorld_KeepsRemovalsWhereNoCatalogCanBeMade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newOffice(t)
 		var lame atomic.Bool
-		o.world.merge = func(version string, offers []broker.Offer, prompts []broker.Prompt) (*broker.Catalog, error) {
+		o.world.merge = func(c broker.Content) (*broker.Fleet, error) {
 			if lame.Load() {
 				return nil, errors.New("no")
 			}
-			return broker.Merge(version, offers, prompts)
+			return broker.Merge(c)
 		}
 		o.write("harness.toml", oneUpstream+"[mcp.gone]\ncmd = \"sh\"\n")
 		o.open()
 		o.becomes("up", runs("echo"))
 		o.becomes("gone", runs("echo"))
-		if n := o.broker.Catalog().Tools(); n != 2 {
+		if n := o.broker.View(broker.Unattributed()).Tools(); n != 2 {
 			t.Fatalf("%d tools", n)
 		}
 		lame.Store(true)
 		o.edit(oneUpstream)
-		if n := o.broker.Catalog().Tools(); n != 2 || slices.Contains(o.pool.heard(), "stop gone") {
+		if n := o.broker.View(broker.Unattributed()).Tools(); n != 2 || slices.Contains(o.pool.heard(), "stop gone") {
 			t.Errorf("%d tools, told %v", n, o.pool.heard())
 		}
 		lame.Store(false)
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if n := o.broker.Catalog().Tools(); n != 1 || !slices.Contains(o.pool.heard(), "stop gone") {
+		if n := o.broker.View(broker.Unattributed()).Tools(); n != 1 || !slices.Contains(o.pool.heard(), "stop gone") {
 			t.Errorf("%d tools, told %v", n, o.pool.heard())
 		}
 	})

@@ -1,0 +1,242 @@
+package broker
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"harness/pkg/jsonrpc"
+	"harness/pkg/wire"
+)
+
+// Content is everything there is to serve.
+type Content struct {
+	// Version is what initialize reports.
+	Version string
+	// Offers are those of the global file and of every project that is up.
+	Offers  []Offer
+	Prompts []Prompt
+	// Own are the endpoint's own tools.
+	Own []OwnTool
+}
+
+// Fleet is one immutable state of everything there is to serve. What a caller
+// sees of it is a [Catalog], made when the first one of its scope asks.
+type Fleet struct {
+	Warnings []string // what was left out or renamed, for the log
+
+	version string
+	own     []OwnTool
+	realms  map[string]*realm // by project; "" is the global one
+
+	views sync.Map // a scope's key → *Catalog
+}
+
+// realm is what the callers of one project could see, or those of none: every
+// upstream, every tool under the name it has there, and the prompts.
+type realm struct {
+	offers  []Offer // by key
+	tools   []entry // by name
+	prompts promptSet
+}
+
+// entry is one tool as it is listed.
+type entry struct {
+	name  string
+	raw   []byte
+	route route
+	write bool
+}
+
+// Merge builds the fleet of a content. It is pure: order in the content never
+// shows in the result.
+func Merge(c Content) (*Fleet, error) {
+	f := &Fleet{version: c.Version, own: c.Own, realms: map[string]*realm{"": {}}}
+	for _, o := range c.Offers {
+		f.realm(o.Project)
+	}
+	for _, p := range c.Prompts {
+		f.realm(p.Project)
+	}
+	for _, project := range slices.Sorted(maps.Keys(f.realms)) {
+		if err := f.fill(project, c); err != nil {
+			return nil, err
+		}
+	}
+	return f, nil
+}
+
+func (f *Fleet) realm(project string) *realm {
+	if f.realms[project] == nil {
+		f.realms[project] = &realm{}
+	}
+	return f.realms[project]
+}
+
+// fill makes the realm of a project from what is global and what is its own.
+// What is odd about the global part is said once, in the global realm.
+func (f *Fleet) fill(project string, c Content) error {
+	r := f.realms[project]
+	for _, o := range c.Offers {
+		if o.Project == "" || o.Project == project {
+			r.offers = append(r.offers, o)
+		}
+	}
+	// Of a global and a project's upstream with one key the global one is meant
+	// (CFG-4): the sort is stable and the second is dropped.
+	slices.SortFunc(r.offers, func(a, b Offer) int { return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Project, b.Project)) })
+	r.offers = slices.CompactFunc(r.offers, func(a, b Offer) bool { return a.Key == b.Key })
+	warn := func(of, text string) {
+		if of == project {
+			f.Warnings = append(f.Warnings, text)
+		}
+	}
+	if err := r.name(c.Own, warn); err != nil {
+		return err
+	}
+	r.prompts = gather(c.Prompts, project, warn)
+	var err error
+	if r.prompts.list, err = newCore(c.Version, "", r.prompts.named, nil).promptsList(); err != nil {
+		return fmt.Errorf("render the prompts: %w", err)
+	}
+	return nil
+}
+
+// name gives every tool the name agents see (MCP-2), and renders it.
+func (r *realm) name(own []OwnTool, warn func(project, text string)) error {
+	type tool struct {
+		offer Offer
+		tool  Tool
+	}
+	var originals []Original
+	var tools []tool
+	for _, o := range r.offers {
+		for _, t := range o.Tools {
+			originals = append(originals, Original{Key: o.Key, Name: t.Name})
+			tools = append(tools, tool{o, t})
+		}
+	}
+	taken := map[string]bool{}
+	for i, name := range ExposeAll(originals) {
+		o, t := tools[i].offer, tools[i].tool
+		if taken[name] {
+			warn(o.Project, fmt.Sprintf("%s: tool %q is offered twice", o.Key, t.Name))
+			continue
+		}
+		taken[name] = true
+		raw, err := jsonrpc.RenameTool(nil, t.Raw, name)
+		if err != nil {
+			warn(o.Project, fmt.Sprintf("%s: tool %q is left out: %v", o.Key, t.Name, err))
+			continue
+		}
+		r.tools = append(r.tools, entry{name: name, raw: raw, route: route{up: o.Upstream, key: o.Key, tool: wire.AppendQuoted(nil, t.Name)}})
+	}
+	for _, t := range own {
+		raw, err := plainJSON(t.Tool)
+		if err != nil {
+			return fmt.Errorf("render the tool %s: %w", t.Tool.Name, err)
+		}
+		r.tools = append(r.tools, entry{name: t.Tool.Name, raw: raw, route: route{own: true}, write: t.Write})
+	}
+	slices.SortFunc(r.tools, func(a, b entry) int { return cmp.Compare(a.name, b.name) })
+	return nil
+}
+
+// plainJSON returns v in JSON without the escapes that are for HTML.
+func plainJSON(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSpace(b.Bytes()), nil
+}
+
+// promptSet is the prompts of one realm.
+type promptSet struct {
+	named   []*Prompt // by name
+	byName  map[string]*Prompt
+	exposed map[string]string // names by what the files are called
+	list    []byte
+}
+
+// gather names the prompts that are seen in a project. Where a global one has
+// the name of the project's own, that one is hidden (PRM-1).
+func gather(all []Prompt, project string, warn func(project, text string)) promptSet {
+	s := promptSet{byName: map[string]*Prompt{}, exposed: map[string]string{}}
+	var seen []Prompt
+	for _, p := range all {
+		if p.Project == "" || p.Project == project {
+			seen = append(seen, p)
+		}
+	}
+	slices.SortStableFunc(seen, func(a, b Prompt) int { return cmp.Compare(a.Project, b.Project) })
+	originals := make([]Original, len(seen))
+	for i, p := range seen {
+		originals[i] = Original{Name: p.Name}
+	}
+	for i, name := range ExposeAll(originals) {
+		p := seen[i]
+		if _, taken := s.byName[name]; taken {
+			warn(p.Project, fmt.Sprintf("prompt %q is offered twice", p.Name))
+			continue
+		}
+		s.exposed[p.Name], p.Name = name, name
+		s.byName[name] = &p
+		s.named = append(s.named, &p)
+	}
+	slices.SortFunc(s.named, func(a, b *Prompt) int { return cmp.Compare(a.Name, b.Name) })
+	return s
+}
+
+// View returns what a scope sees. A project that is not up has nothing of its
+// own.
+func (f *Fleet) View(s *Scope) *Catalog {
+	if c, ok := f.views.Load(s.key); ok {
+		return c.(*Catalog)
+	}
+	r, ok := f.realms[s.Project]
+	if !ok {
+		r = f.realms[""]
+	}
+	c, _ := f.views.LoadOrStore(s.key, r.view(f, s))
+	return c.(*Catalog)
+}
+
+// view makes the catalog of one scope.
+func (r *realm) view(f *Fleet, s *Scope) *Catalog {
+	c := &Catalog{routes: map[string]route{}, keys: map[string]Offer{}, prompts: r.prompts}
+	var visible []Offer
+	for _, o := range r.offers {
+		if s.sees(o.Key) {
+			c.keys[o.Key] = o
+			visible = append(visible, o)
+		}
+	}
+	list := []byte(`{"tools":[`)
+	for _, t := range r.tools {
+		if _, there := c.keys[t.route.key]; !there && !t.route.own {
+			continue
+		}
+		c.routes[t.name] = t.route
+		if t.write && !s.Write {
+			continue // not listed, and refused by name (WHO-3)
+		}
+		if c.tools > 0 {
+			list = append(list, ',')
+		}
+		list = append(list, t.raw...)
+		c.tools++
+	}
+	c.lists[wire.Tools] = append(list, `]}`...)
+	c.lists[wire.Prompts] = r.prompts.list
+	c.lists[wire.Resources] = wire.Resources.EmptyList()
+	c.core = newCore(f.version, joinInstructions(visible, wire.MaxInstructions), r.prompts.named, f.own)
+	c.digest()
+	return c
+}
