@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -39,6 +40,8 @@ func newRoot(s streams, kill <-chan struct{}) *cobra.Command {
 		return usagef("%w; see `%s --help`", err, cmd.CommandPath())
 	})
 	g.flags(root)
+	root.Version = programVersion()
+	root.SetVersionTemplate("harness {{.Version}}\n")
 	root.AddCommand(
 		newDaemonCmd(g, kill), newStatusCmd(g), newReloadCmd(g), newValidateCmd(g), newInitCmd(g), newMCPCmd(),
 		newToolsCmd(g), newCallCmd(g), newPromptsCmd(g), newLogsCmd(g), newEventsCmd(g), newDemoCmd(),
@@ -48,7 +51,26 @@ func newRoot(s streams, kill <-chan struct{}) *cobra.Command {
 		newVersionCmd(),
 	)
 	root.SetHelpCommand(newHelpCmd(root))
+	refuseOtherShells(root)
 	return root
+}
+
+// refuseOtherShells has `completion` fail for a shell it does not know, where
+// the library prints help and succeeds.
+func refuseOtherShells(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	for _, cmd := range root.Commands() {
+		if cmd.Name() != "completion" {
+			continue
+		}
+		cmd.Args = cobra.ArbitraryArgs
+		cmd.RunE = func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usagef("there is no completion for %q; take bash, fish, powershell or zsh", args[0])
+			}
+			return cmd.Help()
+		}
+	}
 }
 
 // didYouMean names the commands that a mistyped word resembles.
@@ -84,17 +106,30 @@ func printJSON(w io.Writer, v any) error {
 	return enc.Encode(v)
 }
 
-// table prints rows under a head, each cell made safe to show (CFG-6).
+// table prints rows under a head, each cell made safe to show (CFG-6). Without
+// rows there is no head either.
 func table(w io.Writer, head []string, rows [][]string) error {
-	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	if len(rows) == 0 {
+		return nil
+	}
+	var out bytes.Buffer
+	t := tabwriter.NewWriter(&out, 0, 8, 2, ' ', 0)
 	for _, row := range append([][]string{head}, rows...) {
 		cells := make([]string, len(row))
 		for i, cell := range row {
 			cells[i] = plain.Text(cell)
 		}
-		fmt.Fprintln(t, strings.TrimRight(strings.Join(cells, "\t"), "\t"))
+		// Every cell ends in a tab, also an empty last one: a column is aligned
+		// over neighbouring rows that have it.
+		fmt.Fprintln(t, strings.Join(cells, "\t")+"\t")
 	}
-	return t.Flush()
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for line := range strings.Lines(out.String()) {
+		fmt.Fprintln(w, strings.TrimRight(line, " \n"))
+	}
+	return nil
 }
 
 // firstLine cuts text to its first line and at most n characters.

@@ -52,7 +52,10 @@ func printStatus(w io.Writer, s *control.Status) error {
 		fmt.Fprintln(w, "warnings:")
 		printFaults(w, "  ", s.LastReload.Warnings)
 	}
-	fmt.Fprintf(w, "%d prompts, %d sessions\n\n", s.Prompts, len(s.Sessions))
+	fmt.Fprintf(w, "%s, %s\n\n", counted(s.Prompts, "prompt"), counted(len(s.Sessions), "session"))
+	if len(s.Upstreams) == 0 {
+		fmt.Fprintln(w, "no upstream is declared; `harness help config` shows how")
+	}
 	var rows [][]string
 	for _, u := range s.Upstreams {
 		note := or(u.Error, "")
@@ -73,6 +76,17 @@ func printStatus(w io.Writer, s *control.Status) error {
 		rows = append(rows, []string{x.ID, or(x.Client, "-"), or(x.Harness, "-"), time.Since(x.Since).Round(time.Second).String()})
 	}
 	return table(w, []string{"SESSION", "CLIENT", "HARNESS", "SINCE"}, rows)
+}
+
+// counted returns "no prompts", "1 prompt" or "7 prompts".
+func counted(n int, thing string) string {
+	switch n {
+	case 0:
+		return "no " + thing + "s"
+	case 1:
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
 }
 
 func retryText(ms *int64) string {

@@ -11,6 +11,7 @@ import (
 
 	"harness/pkg/config"
 	"harness/pkg/control"
+	"harness/pkg/daemon"
 )
 
 // validation is the answer of `harness validate --json` (CLI-3).
@@ -53,7 +54,7 @@ func newValidateCmd(g *globals) *cobra.Command {
 }
 
 func validate(path string, kind config.Kind) validation {
-	data, err := os.ReadFile(path)
+	data, err := daemon.ReadRegular(path)
 	if err != nil {
 		// A file that cannot be read is a finding like any other (CLI-1).
 		message := "not readable: " + err.Error()
@@ -64,7 +65,10 @@ func validate(path string, kind config.Kind) validation {
 	}
 	// Without a home a leading ~ is a fault, which says so with its line.
 	home, _ := os.UserHomeDir()
-	_, warnings, faults := config.Load(config.Source{Path: path, Data: data, Kind: kind}, config.Env{Home: home, Lookup: os.LookupEnv})
+	cfg, warnings, faults := config.Load(config.Source{Path: path, Data: data, Kind: kind}, config.Env{Home: home, Lookup: os.LookupEnv})
+	if len(faults) == 0 {
+		warnings = append(warnings, daemon.Doubts(cfg)...)
+	}
 	return validation{OK: len(faults) == 0, Errors: toFaults(faults), Warnings: toFaults(warnings)}
 }
 

@@ -56,7 +56,7 @@ func build(opt Options, state *stateDir, level *slog.LevelVar, log *slog.Logger)
 		return nil, fmt.Errorf("prepare to start processes: %w", err)
 	}
 	d.pool = upstream.NewPool(upstream.Options{
-		Host: d.host, StateDir: state.path, LogDir: logs, Env: environment, ReadFile: readRegular, Logger: log,
+		Host: d.host, StateDir: state.path, LogDir: logs, Env: environment, ReadFile: ReadRegular, Logger: log,
 		Changed: func() { d.loop.Wake() }, Event: func(e upstream.Event) { tell(log, emit, e) },
 		Version: opt.Version, Server: defaults,
 	})

@@ -221,5 +221,8 @@ func (o *ops) upstreamOf(name string) (string, error) {
 	if names := slices.Sorted(maps.Keys(d.Upstreams)); len(names) > 0 {
 		hint = "there are: mcp." + strings.Join(names, ", mcp.")
 	}
+	if _, there := d.Upstreams[name]; there {
+		hint = fmt.Sprintf("did you mean %s?", reconcile.UpstreamName(name))
+	}
 	return "", &control.Problem{Code: wire.UnknownHarness, Message: fmt.Sprintf("nothing is named %q", name), Hint: hint}
 }

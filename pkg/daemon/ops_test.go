@@ -321,7 +321,7 @@ func TestUnits_RefuseNamesThatAreNot(t *testing.T) {
 			code wire.Code
 			hint string
 		}{
-			"up":       {wire.UnknownHarness, "there are: mcp.up"},
+			"up":       {wire.UnknownHarness, "did you mean mcp.up?"},
 			"mcp.nope": {wire.UnknownHarness, "there are: mcp.up"},
 			"rev":      {wire.OperationFailed, "mcp.<key>"},
 		}

@@ -32,7 +32,7 @@ type reading struct {
 // read reads all files once.
 func (l *loader) read() *reading {
 	r := &reading{envFiles: map[string][]byte{}, digests: map[string][sha256.Size]byte{}}
-	text, err := readRegular(l.path)
+	text, err := ReadRegular(l.path)
 	if err == nil {
 		r.text, r.digests[l.path] = text, sha256.Sum256(text)
 	}
@@ -41,7 +41,7 @@ func (l *loader) read() *reading {
 		if _, done := r.envFiles[u.EnvFile]; u.EnvFile == "" || done {
 			continue
 		}
-		if data, err := readRegular(u.EnvFile); err == nil {
+		if data, err := ReadRegular(u.EnvFile); err == nil {
 			r.envFiles[u.EnvFile], r.digests[u.EnvFile] = data, sha256.Sum256(data)
 		}
 	}
@@ -110,9 +110,9 @@ func (l *loader) source(text []byte) config.Source {
 	return config.Source{Path: l.path, Data: text, Kind: config.Global}
 }
 
-// readRegular reads a file. What is none is not waited for: a pipe may have
-// nobody at its other end.
-func readRegular(path string) ([]byte, error) {
+// ReadRegular reads a file of at most 16 MiB. What is none is refused and not
+// waited for: a pipe may have nobody at its other end.
+func ReadRegular(path string) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err

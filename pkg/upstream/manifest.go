@@ -129,7 +129,9 @@ func (s manifests) store(l config.Launch, o *Offer) error {
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return fmt.Errorf("keep list: %w", err)
 	}
-	if err := renameio.WriteFile(path, data, 0o600); err != nil {
+	// Beside the file: renameio would try first whether /tmp would do.
+	err := renameio.WriteFile(path, data, 0o600, renameio.WithTempDir(s.dir), renameio.WithStaticPermissions(0o600))
+	if err != nil {
 		return fmt.Errorf("keep list: %w", err)
 	}
 	return syncDir(s.dir)

@@ -1,0 +1,57 @@
+package daemon
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"harness/pkg/config"
+)
+
+func TestDoubts_NameWhatWillNotComeUpAndNoValue(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "good.env"), "A=1\n")
+	write(t, filepath.Join(dir, "bad.env"), "TOKEN=xyzzy\nno equals sign xyzzy\n")
+	text := `
+[mcp.fine]
+cmd = "sh"
+env_file = "good.env"
+[mcp.words]
+cmd = "sh -c true"
+[mcp.gone]
+cmd = "/nowhere/server"
+workdir = "nowhere"
+env_file = "nowhere.env"
+[mcp.odd]
+cmd = "sh"
+workdir = "good.env"
+env_file = "bad.env"
+[harness.agent]
+cmd = "no-such-agent"
+`
+	c, _, faults := config.Load(config.Source{Path: filepath.Join(dir, "harness.toml"), Data: []byte(text)}, config.Env{Home: dir, Lookup: os.LookupEnv})
+	if len(faults) > 0 {
+		t.Fatal(faults)
+	}
+	var got []string
+	for _, w := range Doubts(c) {
+		if strings.Contains(w.String(), "xyzzy") {
+			t.Errorf("a value of an env_file is told: %s", w)
+		}
+		if w.File != c.Path || w.Line == 0 || w.Message == "" {
+			t.Errorf("it does not say where or what: %+v", w)
+		}
+		got = append(got, w.Key)
+	}
+	want := []string{"mcp.gone.cmd", "mcp.gone.workdir", "mcp.gone.env_file", "mcp.odd.workdir", "mcp.odd.env_file", "mcp.words.cmd", "harness.agent.cmd"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("doubts (-want +got):\n%s", diff)
+	}
+	if w := Doubts(c)[5]; !strings.Contains(w.Message, `the words after "sh" belong in args`) {
+		t.Errorf("words in cmd: %s", w.Message)
+	}
+}
