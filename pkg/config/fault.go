@@ -1,7 +1,7 @@
 package config
 
 import (
-	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -9,7 +9,7 @@ import (
 type Fault struct {
 	// File is the Source's path as given.
 	File string `json:"file"`
-	// Line counts from 1.
+	// Line counts from 1; 0 where no line is to blame.
 	Line int `json:"line"`
 	// Key is the dotted path of the table or key at fault, parts that are not
 	// bare keys quoted; "" where no key is to blame.
@@ -19,12 +19,17 @@ type Fault struct {
 	Message string `json:"message"`
 }
 
-// String renders the fault as `harness.toml:12: mcp.broken: cmd is empty`.
+// String renders the fault as `harness.toml:12: mcp.broken: cmd is empty`,
+// without what it does not have.
 func (f Fault) String() string {
-	if f.Key == "" {
-		return fmt.Sprintf("%s:%d: %s", f.File, f.Line, f.Message)
+	text := f.File
+	if f.Line > 0 {
+		text += ":" + strconv.Itoa(f.Line)
 	}
-	return fmt.Sprintf("%s:%d: %s: %s", f.File, f.Line, f.Key, f.Message)
+	if f.Key != "" {
+		text += ": " + f.Key
+	}
+	return text + ": " + f.Message
 }
 
 // Faults are the faults of one load in line order. It is an error of one line
