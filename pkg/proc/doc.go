@@ -1,4 +1,5 @@
-// Package proc starts process groups on pipes and can always end them again.
+// Package proc starts process groups, on pipes or on a terminal, and can always
+// end them again.
 // It owns the processes it started, whatever became of them: their groups,
 // descendants that left the group, orphans that were re-parented to this
 // process, and the record by which a successor finds what a killed daemon left
@@ -14,7 +15,7 @@
 //     session is entered by birth only, so whatever is in it descends from the
 //     child, and nothing that does can ever be in ours: that is how adopted
 //     orphans are told from the children of others in this process. The child
-//     has no controlling terminal either, so it cannot ask for a password
+//     has no controlling terminal but one of its own, so it cannot ask for a password
 //     on the one the daemon was started from.
 //   - The exited child stays a zombie until nothing else of it is left. A
 //     zombie holds its number, and with it the numbers of its group and
@@ -34,6 +35,8 @@
 //     is told anything, and fsynced behind its back (so not with renameio, which
 //     does both at once). It names processes by number, start time, boot and
 //     pid namespace.
+//   - creack/pty is used for terminals: opening one is a handful of ioctls that
+//     differ between systems.
 //   - golang.org/x/sys/unix is used for what syscall lacks: pidfd, waitid,
 //     prctl, pipe sizes.
 //   - Elsewhere than on Linux, a stop ends the process group and nothing more

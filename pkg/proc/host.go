@@ -87,9 +87,9 @@ func (h *Host) Start(spec Spec) (*Proc, error) {
 	if h.closing {
 		return nil, fmt.Errorf("start %q: %w", spec.Path, ErrClosed)
 	}
-	pipes, err := openPipes()
+	pipes, err := openFor(spec)
 	if err != nil {
-		return nil, fmt.Errorf("start %q: make pipes: %w", spec.Path, err)
+		return nil, fmt.Errorf("start %q: %w", spec.Path, err)
 	}
 	p, err := h.launch(spec, pipes)
 	if err != nil {
@@ -117,13 +117,15 @@ func (h *Host) launch(spec Spec, pipes *pipes) (*Proc, error) {
 	}
 	pipes.handOver()
 	p := &Proc{
-		Stdin: pipes.ours[0], Stdout: pipes.ours[1], Stderr: pipes.ours[2],
+		Stdin: pipes.ours[0], Stdout: pipes.ours[1], Stderr: pipes.ours[2], TTY: pipes.tty,
 		host: h, child: child,
 		exited: make(chan struct{}), gone: make(chan struct{}),
 		group: group{name: spec.Name, leader: leader, pipes: pipes.inodes, members: make(map[ident]member)},
 	}
-	p.room = pipes.widen(h.room)
-	h.room -= p.room
+	if p.TTY == nil {
+		p.room = pipes.widen(h.room)
+		h.room -= p.room
+	}
 	h.procs = append(h.procs, p)
 	h.since = cmp.Or(h.since, leader.Start)
 	return p, nil

@@ -1,6 +1,7 @@
 package proc
 
 import (
+	"fmt"
 	"os"
 	"syscall"
 )
@@ -10,10 +11,24 @@ import (
 // the user, in any program, gets one page.
 const pipeRoom = 32 << 20
 
-// pipes are the three standard pipes of a child about to be started.
+// pipes are the three standard pipes of a child about to be started, or its
+// terminal in place of them.
 type pipes struct {
 	ours, theirs [3]*os.File
 	inodes       [3]uint64
+	tty          *os.File // our end of the terminal; ours are nil then
+}
+
+// openFor makes what a child of spec has as standard files.
+func openFor(spec Spec) (*pipes, error) {
+	if spec.TTY != nil {
+		return openTerminal(*spec.TTY)
+	}
+	p, err := openPipes()
+	if err != nil {
+		return nil, fmt.Errorf("make pipes: %w", err)
+	}
+	return p, nil
 }
 
 // openPipes makes pipes of which our ends are non-blocking and theirs are not.
@@ -87,7 +102,7 @@ func (p *pipes) widen(room int) (took int) {
 func (p *pipes) handOver() {
 	for _, end := range p.theirs {
 		if end != nil {
-			end.Close()
+			end.Close() // of a terminal, thrice the same: closed is closed
 		}
 	}
 }
@@ -95,6 +110,9 @@ func (p *pipes) handOver() {
 // close closes both ends of all pipes that were made.
 func (p *pipes) close() {
 	p.handOver()
+	if p.tty != nil {
+		p.tty.Close()
+	}
 	for _, end := range p.ours {
 		if end != nil {
 			end.Close()

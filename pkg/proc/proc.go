@@ -16,7 +16,13 @@ type Spec struct {
 	Env   []string // "NAME=value", the whole environment of the child
 	Dir   string   // working directory; "" means that of this process
 	Name  string   // for the log and the record: "mcp.gitea"
+	// TTY gives the child a terminal of this size, which controls its session,
+	// in place of pipes; nil for pipes.
+	TTY *Size
 }
+
+// Size is that of a terminal, in characters.
+type Size struct{ Cols, Rows uint16 }
 
 // Exit is how a child ended.
 type Exit struct {
@@ -40,6 +46,10 @@ type Proc struct {
 	// deadlines and SyscallConn. Stop and Kill close Stdin; the caller closes
 	// Stdout and Stderr when it has read what it wants.
 	Stdin, Stdout, Stderr *os.File
+	// TTY is our end of the child's terminal, non-blocking too; the pipes are
+	// nil then. The caller closes it. After the last process that has the
+	// terminal, reading from it fails with EIO.
+	TTY *os.File
 
 	host   *Host
 	child  child
@@ -55,6 +65,10 @@ type Proc struct {
 // PID is the child's process id, which is also the number of its group and
 // of its session.
 func (p *Proc) PID() int { return p.child.pid }
+
+// StartTime is when the child was forked, in clock ticks since boot, as
+// /proc/PID/stat has it: together with PID it names this process for good.
+func (p *Proc) StartTime() uint64 { return p.group.leader.Start }
 
 // Exited is closed at the exit of the child itself, also where a descendant
 // lives on and holds its pipes. What is left then is ended by Stop or Kill;
@@ -76,16 +90,25 @@ const (
 
 // Stop is the ladder of LIF-3: it closes Stdin, sends SIGTERM after a third of
 // grace and SIGKILL after grace, both to everything that descends from the
-// child, and returns when nothing of it is left.
+// child, and returns when nothing of it is left. A child on a terminal has no
+// input to close: it gets SIGTERM and SIGHUP at once.
 func (p *Proc) Stop(grace time.Duration) {
 	// While the child lives, what descends from it can be told by its parents.
 	p.host.look()
-	p.Stdin.Close()
-	if p.endsWithin(grace / 3) {
-		return
+	if p.TTY == nil {
+		p.Stdin.Close()
+		if p.endsWithin(grace / 3) {
+			return
+		}
+		grace -= grace / 3
 	}
-	p.polite.Do(func() { p.signal(syscall.SIGTERM) })
-	if p.endsWithin(grace - grace/3) {
+	p.polite.Do(func() {
+		p.signal(syscall.SIGTERM)
+		if p.TTY != nil {
+			p.signal(syscall.SIGHUP) // what a shell waits for that ignores SIGTERM
+		}
+	})
+	if p.endsWithin(grace) {
 		return
 	}
 	p.Kill()
@@ -94,7 +117,9 @@ func (p *Proc) Stop(grace time.Duration) {
 // Kill closes Stdin, sends SIGKILL to everything that descends from the child
 // and returns when nothing of it is left.
 func (p *Proc) Kill() {
-	p.Stdin.Close()
+	if p.Stdin != nil {
+		p.Stdin.Close()
+	}
 	for began := time.Now(); time.Since(began) < killPatience; {
 		p.signal(syscall.SIGKILL)
 		if p.endsWithin(killAgain) {

@@ -40,7 +40,9 @@ func fork(spec Spec, argv []string, files []uintptr) (child, error) {
 		Dir:   spec.Dir,
 		Env:   spec.Env,
 		Files: files,
-		Sys:   &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL, PidFD: &pidfd},
+		Sys: &syscall.SysProcAttr{
+			Setsid: true, Setctty: spec.TTY != nil, Ctty: 0, Pdeathsig: syscall.SIGKILL, PidFD: &pidfd,
+		},
 	})
 	if err != nil {
 		return child{}, err

@@ -27,7 +27,7 @@ func fork(spec Spec, argv []string, files []uintptr) (child, error) {
 		Dir:   spec.Dir,
 		Env:   spec.Env,
 		Files: files,
-		Sys:   &syscall.SysProcAttr{Setsid: true},
+		Sys:   &syscall.SysProcAttr{Setsid: true, Setctty: spec.TTY != nil},
 	})
 	return child{pid}, err
 }
