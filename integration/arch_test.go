@@ -38,7 +38,7 @@ type room struct {
 // everything is the import list of the one room that may know all others.
 var everything = []string{
 	"watch", "reconcile", "pkg/config", "pkg/prompt", "pkg/restart", "pkg/proc", "pkg/jsonrpc",
-	"pkg/wire", "pkg/plain", "pkg/upstream", "pkg/broker", "pkg/bridge", "pkg/control",
+	"pkg/wire", "pkg/plain", "pkg/upstream", "pkg/broker", "pkg/bridge", "pkg/control", "pkg/identity",
 }
 
 var rooms = map[string]room{
@@ -95,6 +95,9 @@ var rooms = map[string]room{
 		knows: []string{"pkg/jsonrpc", "pkg/wire"},
 		core:  []string{"scope*.go", "catalog*.go", "names*.go"},
 	},
+	"pkg/identity": {
+		does: "knows which live harness process a session belongs to",
+	},
 	"pkg/control": {
 		does:  "the daemon's private door: HTTP and JSON on a 0600 Unix socket, server and client",
 		knows: []string{"pkg/wire"},
@@ -139,6 +142,7 @@ var libraries = map[string]library{
 	"github.com/gofrs/flock":           {[]string{"pkg/daemon", "pkg/control"}, "one daemon per state directory"},
 	"github.com/google/renameio":       {[]string{"pkg/daemon", "pkg/upstream", "pkg/proc", "pkg/control", "reconcile"}, "state files replaced atomically"},
 	"golang.org/x/sys":                 {[]string{"watch", "pkg/proc", "pkg/upstream", "pkg/jsonrpc", "pkg/broker", "pkg/control", "pkg/bridge", "pkg/daemon", "cmd/harness", "integration/bench"}, "the kernel, beyond package syscall"},
+	"github.com/creack/pty":            {[]string{"pkg/proc"}, "pseudo-terminals"},
 	"github.com/rogpeppe/go-internal":  {nil, "scripts in tests"},
 	"github.com/google/go-cmp":         {nil, "comparison in tests"},
 	"go.uber.org/goleak":               {nil, "goroutine leaks in tests"},
