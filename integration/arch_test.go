@@ -38,7 +38,7 @@ type room struct {
 // everything is the import list of the one room that may know all others.
 var everything = []string{
 	"watch", "reconcile", "pkg/config", "pkg/prompt", "pkg/restart", "pkg/proc", "pkg/jsonrpc",
-	"pkg/wire", "pkg/plain", "pkg/upstream", "pkg/broker", "pkg/bridge", "pkg/control", "pkg/identity",
+	"pkg/wire", "pkg/plain", "pkg/durable", "pkg/upstream", "pkg/broker", "pkg/bridge", "pkg/control", "pkg/identity",
 }
 
 var rooms = map[string]room{
@@ -86,9 +86,12 @@ var rooms = map[string]room{
 		does: "escapes text of files and children before eyes see it",
 		core: []string{"*.go"},
 	},
+	"pkg/durable": {
+		does: "replaces state files, each as a whole and for good, and sets aside what is none",
+	},
 	"pkg/upstream": {
 		does:  "keeps each MCP child like its definition; reports state and offer, relays calls to it",
-		knows: []string{"pkg/config", "pkg/proc", "pkg/restart", "pkg/jsonrpc", "pkg/wire", "pkg/plain"},
+		knows: []string{"pkg/config", "pkg/proc", "pkg/restart", "pkg/jsonrpc", "pkg/wire", "pkg/plain", "pkg/durable"},
 	},
 	"pkg/broker": {
 		does:  "serves one merged catalog to many sessions",
@@ -100,7 +103,7 @@ var rooms = map[string]room{
 	},
 	"pkg/control": {
 		does:  "the daemon's private door: HTTP and JSON on a 0600 Unix socket, server and client",
-		knows: []string{"pkg/wire"},
+		knows: []string{"pkg/wire", "pkg/durable"},
 	},
 	"pkg/bridge": {
 		does:  "harness mcp: stdio on one side, the daemon's socket on the other; survives the daemon",
@@ -140,7 +143,7 @@ var libraries = map[string]library{
 	"github.com/thejerf/suture":        {[]string{"watch", "reconcile", "pkg/upstream", "pkg/broker", "pkg/control", "pkg/daemon"}, "supervision"},
 	"github.com/spf13/cobra":           {[]string{"cmd/harness"}, "verbs, flags, completion"},
 	"github.com/gofrs/flock":           {[]string{"pkg/daemon", "pkg/control"}, "one daemon per state directory"},
-	"github.com/google/renameio":       {[]string{"pkg/daemon", "pkg/upstream", "pkg/proc", "pkg/control", "reconcile"}, "state files replaced atomically"},
+	"github.com/google/renameio":       {[]string{"pkg/durable"}, "state files replaced atomically"},
 	"golang.org/x/sys":                 {[]string{"watch", "pkg/proc", "pkg/upstream", "pkg/jsonrpc", "pkg/broker", "pkg/control", "pkg/bridge", "pkg/daemon", "cmd/harness", "integration/bench"}, "the kernel, beyond package syscall"},
 	"github.com/creack/pty":            {[]string{"pkg/proc"}, "pseudo-terminals"},
 	"github.com/rogpeppe/go-internal":  {nil, "scripts in tests"},

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/google/renameio/v2"
+	"harness/pkg/durable"
 )
 
 // Sockets lists the sockets a client should try, best first, reading the
@@ -33,9 +33,7 @@ func ReadPointer(path string) string {
 // WritePointer makes the pointer file name socket, atomically and durably
 // (FIL-3). Only the daemon that holds the state directory's lock may call it.
 func WritePointer(path, socket string) error {
-	err := renameio.WriteFile(path, []byte(socket+"\n"), 0o600,
-		renameio.WithTempDir(filepath.Dir(path)), renameio.WithStaticPermissions(0o600))
-	if err != nil {
+	if err := durable.Write(path, []byte(socket+"\n")); err != nil {
 		return fmt.Errorf("write the socket pointer: %w", err)
 	}
 	return nil

@@ -25,7 +25,5 @@
 // it all, that is at once.
 //
 // gofrs/flock holds the lock: a lock of the kernel's is gone with its holder,
-// which a file with a pid in it is not. google/renameio replaces state files
-// atomically; the directory is synced after it, since a rename that is lost in
-// a power cut is a state file that went back in time.
+// which a file with a pid in it is not.
 package daemon

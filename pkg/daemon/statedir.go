@@ -12,8 +12,7 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"github.com/google/renameio/v2"
-
+	"harness/pkg/durable"
 	"harness/reconcile"
 )
 
@@ -60,41 +59,7 @@ func (s *stateDir) save(name string, v any) error {
 	if err != nil {
 		return fmt.Errorf("encode the state file %s: %w", name, err)
 	}
-	path := filepath.Join(s.path, name)
-	dir := filepath.Dir(path)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("create a state directory: %w", err)
-	}
-	if err := replace(path, append(data, '\n')); err != nil {
-		return fmt.Errorf("write the state file %s: %w", name, err)
-	}
-	return syncDir(dir)
-}
-
-// replace makes data the content of path, mode 0600 whatever was there before.
-func replace(path string, data []byte) error {
-	// Beside the file: renameio would try first whether /tmp would do.
-	f, err := renameio.NewPendingFile(path, renameio.WithTempDir(filepath.Dir(path)), renameio.WithStaticPermissions(0o600))
-	if err != nil {
-		return err
-	}
-	defer func() { _ = f.Cleanup() }() // does nothing once the file is in its place
-	if _, err := f.Write(data); err != nil {
-		return err
-	}
-	return f.CloseAtomicallyReplace()
-}
-
-func syncDir(path string) error {
-	d, err := os.Open(path)
-	if err != nil {
-		return fmt.Errorf("open a state directory: %w", err)
-	}
-	defer d.Close()
-	if err := d.Sync(); err != nil {
-		return fmt.Errorf("sync a state directory: %w", err)
-	}
-	return nil
+	return durable.Write(filepath.Join(s.path, name), append(data, '\n'))
 }
 
 // errForeign is why a file that could be decoded is not used.
@@ -119,9 +84,9 @@ func load[T any](s *stateDir, name string, usable func(*T) bool) (T, bool) {
 	if err == nil {
 		return v, true
 	}
-	aside := path + ".bad"
-	if err := os.Rename(path, aside); err != nil {
-		s.log.Error("state file not set aside", "file", path, "error", err)
+	aside, asideErr := durable.SetAside(path)
+	if asideErr != nil {
+		s.log.Error("state file not set aside", "file", path, "error", asideErr)
 	}
 	s.log.Warn("state file not usable, set aside", "file", path, "aside", aside, "error", err)
 	return none, false

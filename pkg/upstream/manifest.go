@@ -13,9 +13,8 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/google/renameio/v2"
-
 	"harness/pkg/config"
+	"harness/pkg/durable"
 	"harness/pkg/wire"
 )
 
@@ -110,41 +109,24 @@ func (s manifests) load(l config.Launch) (*Offer, error) {
 	}
 	o, err := parseManifest(data, l)
 	if err != nil {
-		if aside := os.Rename(path, path+".bad"); aside != nil {
-			return nil, errors.Join(err, fmt.Errorf("set kept list aside: %w", aside))
+		aside, asideErr := durable.SetAside(path)
+		if asideErr != nil {
+			return nil, errors.Join(err, asideErr)
 		}
-		return nil, fmt.Errorf("%w; set aside as %s.bad", err, path)
+		return nil, fmt.Errorf("%w; set aside as %s", err, aside)
 	}
 	return o, nil
 }
 
-// store keeps o, unless the file already says the same. The file is replaced
-// atomically, and it and its directory are synced.
+// store keeps o, unless the file already says the same.
 func (s manifests) store(l config.Launch, o *Offer) error {
 	path := s.path(l.Key)
 	data := manifest(l, o)
 	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, data) {
 		return nil
 	}
-	if err := os.MkdirAll(s.dir, 0o700); err != nil {
+	if err := durable.Write(path, data); err != nil {
 		return fmt.Errorf("keep list: %w", err)
-	}
-	// Beside the file: renameio would try first whether /tmp would do.
-	err := renameio.WriteFile(path, data, 0o600, renameio.WithTempDir(s.dir), renameio.WithStaticPermissions(0o600))
-	if err != nil {
-		return fmt.Errorf("keep list: %w", err)
-	}
-	return syncDir(s.dir)
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return fmt.Errorf("sync %s: %w", dir, err)
-	}
-	defer d.Close()
-	if err := d.Sync(); err != nil {
-		return fmt.Errorf("sync %s: %w", dir, err)
 	}
 	return nil
 }

@@ -1,0 +1,61 @@
+package durable
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/google/renameio/v2"
+)
+
+// mode is that of every state file, whatever was there before (FIL-1).
+const mode = 0o600
+
+// Write makes data the content of the file at path, and returns when it is on
+// the disk. A reader, and whoever comes after a crash, finds the old content or
+// the new. A directory that is missing is made, mode 0700.
+func Write(path string, data []byte) error {
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("make the directory of a state file: %w", err)
+	}
+	if err := replace(dir, path, data); err != nil {
+		return fmt.Errorf("write the state file %s: %w", path, err)
+	}
+	return syncDir(dir)
+}
+
+func replace(dir, path string, data []byte) error {
+	f, err := renameio.NewPendingFile(path, renameio.WithTempDir(dir), renameio.WithStaticPermissions(mode))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Cleanup() }() // does nothing once the file is in its place
+	if _, err := f.Write(data); err != nil {
+		return err
+	}
+	return f.CloseAtomicallyReplace()
+}
+
+// SetAside moves a torn or foreign state file out of the way, to be looked at:
+// the next Write must not be the end of it (FIL-3). It returns where to, and
+// replaces what was set aside there before.
+func SetAside(path string) (aside string, err error) {
+	aside = path + ".bad"
+	if err := os.Rename(path, aside); err != nil {
+		return aside, fmt.Errorf("set a state file aside: %w", err)
+	}
+	return aside, syncDir(filepath.Dir(path))
+}
+
+func syncDir(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("open the directory of a state file: %w", err)
+	}
+	if err := errors.Join(d.Sync(), d.Close()); err != nil {
+		return fmt.Errorf("sync the directory of a state file: %w", err)
+	}
+	return nil
+}
