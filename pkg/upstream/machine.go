@@ -112,7 +112,7 @@ func (m *machine) reseat(l config.Launch, known *Offer) {
 	if offer == nil {
 		offer = m.main.offer.kept()
 	}
-	m.main = newSeat(l, offer, ahead)
+	m.main = newSeat(l, offer, known != nil, ahead)
 	m.main.idle = !l.Prestart && known != nil
 }
 
@@ -124,14 +124,14 @@ func (m *machine) swap(l config.Launch, known *Offer) {
 		m.start(l, m.nonce, known)
 	case sameSpawn(l, m.main.launch):
 		m.cancel()
-		m.main.launch = l
+		m.define(&m.main, l)
 	case m.next != nil && sameSpawn(l, m.next.launch):
 		m.next.launch = l
 	case m.main.idle:
 		m.reseat(l, known)
 	default:
 		m.drop()
-		next := newSeat(l, nil, m.droppedLives())
+		next := newSeat(l, nil, false, m.droppedLives())
 		m.next = &next
 	}
 }
@@ -165,9 +165,20 @@ func (m *machine) update(l config.Launch) {
 	if m.next != nil && sameSpawn(l, m.next.launch) {
 		s = m.next
 	}
-	s.launch = withLiveKeys(s.launch, l)
+	m.define(s, withLiveKeys(s.launch, l))
 	if l.Prestart {
 		s.idle = false
+	}
+}
+
+// define puts another definition of the same process into a seat. The list that
+// was learnt from the one before is kept for this one, if another word for the
+// program makes it another definition to the next start of the daemon.
+func (m *machine) define(s *seat, l config.Launch) {
+	respelled := s.launch.Cmd != l.Cmd
+	s.launch = l
+	if respelled && s == &m.main && s.learnt && s.offer != nil {
+		m.emit(save{s.launch, s.offer})
 	}
 }
 
@@ -214,7 +225,7 @@ func (m *machine) kick(nonce uint64) {
 		m.emit(retire{old.life, m.limits.stopGrace})
 		ahead = map[lifeID]bool{old.life: true}
 	}
-	m.main = newSeat(old.launch, old.offer, ahead)
+	m.main = newSeat(old.launch, old.offer, old.learnt, ahead)
 }
 
 // use starts an upstream that waited for its first use.
@@ -290,7 +301,7 @@ func (m *machine) listing(id lifeID, offer *Offer, failure string) {
 		return
 	}
 	news := s.phase != listed || !sameContent(s.offer, offer)
-	s.phase, s.offer = listed, offer
+	s.phase, s.offer, s.learnt = listed, offer, true
 	if news && s == &m.main {
 		m.emit(save{s.launch, offer})
 	}

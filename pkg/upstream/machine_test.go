@@ -61,6 +61,19 @@ func definition(cmd string) config.Launch {
 	}}
 }
 
+// found is a definition whose cmd PATH makes exe of.
+func found(cmd, exe string) config.Launch {
+	l := definition(cmd)
+	l.Exe = exe
+	return l
+}
+
+func asleep(cmd, exe string) config.Launch {
+	l := found(cmd, exe)
+	l.Prestart = false
+	return l
+}
+
 func lazy(cmd string) config.Launch {
 	l := definition(cmd)
 	l.Prestart = false
@@ -88,6 +101,7 @@ type step struct {
 func start(l config.Launch) func(*machine)   { return func(m *machine) { m.start(l, 1, nil) } }
 func swap(l config.Launch) func(*machine)    { return func(m *machine) { m.swap(l, nil) } }
 func replace(l config.Launch) func(*machine) { return func(m *machine) { m.replace(l, nil) } }
+func update(l config.Launch) func(*machine)  { return func(m *machine) { m.update(l) } }
 func stop(m *machine)                        { m.stop() }
 func kick(m *machine)                        { m.kick(7) }
 func cancel(m *machine)                      { m.cancel() }
@@ -229,6 +243,34 @@ func TestMachine_FollowsTheLifecycle(t *testing.T) {
 			{"start", func(m *machine) { m.start(lazy("a"), 1, offerOf("x").kept()) }, 0, "", Stopped},
 			{"swap", func(m *machine) { m.swap(lazy("b"), offerOf("y").kept()) }, 0, "", Stopped},
 			{"used", func(m *machine) { m.use() }, 0, "spawn 1 b", Starting},
+		}},
+		{"another word for the program keeps the list under it", []step{
+			{"start", start(found("a", "/bin/a")), 0, "spawn 1 a", Starting},
+			{"too early", update(found("a", "/bin/a")), 0, "", Starting},
+			{"answers", answers(1), 0, "", Running},
+			{"nothing to keep yet", update(found("b", "/bin/a")), 0, "", Running},
+			{"lists", lists(1), 0, "save b", Running},
+			{"same word", update(found("b", "/bin/a")), 0, "", Running},
+			{"another word", update(found("/bin/a", "/bin/a")), 0, "save /bin/a", Running},
+			{"another program", update(found("c", "/bin/c")), 0, "", Running},
+			{"exits", exits(1), 0, "", Restarting},
+			{"another word while it is down", update(found("d", "/bin/a")), 0, "save d", Restarting},
+			{"by way of a swap", swap(found("e", "/bin/a")), 0, "save e", Restarting},
+			{"by way of a start", start(found("f", "/bin/a")), 0, "save f", Restarting},
+		}},
+		{"what a predecessor offered is not kept as its successor's", []step{
+			{"start", start(found("a", "/bin/a")), 0, "spawn 1 a", Starting},
+			{"answers", answers(1), 0, "", Running},
+			{"lists", lists(1), 0, "save a", Running},
+			{"replace", replace(found("b", "/bin/b")), 0, "retire 1 within 5s", Stopping},
+			{"another word", update(found("/bin/b", "/bin/b")), 0, "", Stopping},
+			{"gone", vanishes(1), 0, "spawn 2 /bin/b", Starting},
+			{"kick", kick, 0, "retire 2 within 5s", Stopping},
+			{"another word again", update(found("b", "/bin/b")), 0, "", Stopping},
+		}},
+		{"the kept list of one that waits for its first use follows its word", []step{
+			{"start", func(m *machine) { m.start(asleep("a", "/bin/a"), 1, offerOf("x").kept()) }, 0, "", Stopped},
+			{"another word", update(asleep("/bin/a", "/bin/a")), 0, "save /bin/a", Stopped},
 		}},
 		{"the end of the daemon ends everything and starts nothing", []step{
 			{"start", start(definition("a")), 0, "spawn 1 a", Starting},

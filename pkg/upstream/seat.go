@@ -53,10 +53,13 @@ type seat struct {
 	spawns   int
 	err      string
 	offer    *Offer
+	// learnt is set where the offer is that of this definition, and not what a
+	// predecessor's left to show.
+	learnt bool
 }
 
-func newSeat(l config.Launch, offer *Offer, ahead map[lifeID]bool) seat {
-	return seat{launch: l, fresh: true, offer: offer, ahead: ahead}
+func newSeat(l config.Launch, offer *Offer, learnt bool, ahead map[lifeID]bool) seat {
+	return seat{launch: l, fresh: true, offer: offer, learnt: learnt, ahead: ahead}
 }
 
 // ready reports whether calls may go to the seat and its tools are known.

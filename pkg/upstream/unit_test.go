@@ -373,6 +373,29 @@ func TestPool_OffersTheKeptListBeforeTheProcessIsUp(t *testing.T) {
 	})
 }
 
+func TestPool_OffersTheKeptListUnderAnotherWordForTheProgram(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first := newRig(t)
+		l := first.launch("up", script{Tools: []string{"kept"}})
+		first.pool.Start(l, 1)
+		synctest.Wait()
+		respelled := first.status("up").Launch
+		respelled.Cmd = filepath.Dir(l.Cmd) + "/./" + filepath.Base(l.Cmd)
+		first.pool.Update(respelled)
+		first.cancel()
+		if got := len(first.mem.children()); got != 1 {
+			t.Errorf("%d processes", got)
+		}
+
+		second := newRig(t)
+		second.pool.manifests.dir = first.pool.manifests.dir
+		second.pool.Start(respelled, 1)
+		if s := second.status("up"); tools(s.Offer) != "echo kept" || !s.Offer.Kept {
+			t.Errorf("at the start: %+v", s)
+		}
+	})
+}
+
 func TestPool_StartsALazyUpstreamAtItsFirstUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first := newRig(t)
