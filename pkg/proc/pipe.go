@@ -53,7 +53,7 @@ func openPipes() (*pipes, error) {
 }
 
 // settlePipe makes end blocking, as programs expect of their standard files,
-// and returns the pipe's inode.
+// and returns its inode.
 func settlePipe(end *os.File) (inode uint64, err error) {
 	onFD(end, func(fd int) {
 		var stat syscall.Stat_t

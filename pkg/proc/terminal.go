@@ -14,6 +14,10 @@ func openTerminal(size Size) (*pipes, error) {
 		return nil, fmt.Errorf("make a terminal: %w", err)
 	}
 	p := &pipes{tty: ours, theirs: [3]*os.File{theirs, theirs, theirs}}
+	if _, err := settlePipe(theirs); err != nil {
+		p.close()
+		return nil, fmt.Errorf("make a terminal: %w", err)
+	}
 	if err := resize(ours, size); err != nil {
 		p.close()
 		return nil, err

@@ -64,10 +64,18 @@ func TestTTY_ControlsTheSessionAndHasASize(t *testing.T) {
 }
 
 func TestTTY_TakesInputAndInterrupts(t *testing.T) {
-	p, in := onTerminal(t, newHost(t), `trap 'echo interrupted; exit 4' INT; read line; echo "got $line"; while :; do sleep 0.05; done`)
+	p, in := onTerminal(t, newHost(t), `trap 'echo interrupted; exit 4' INT; echo up; read line; echo "got $line"; while :; do sleep 0.05; done`)
+	until(t, in, "up")
+	// It waits for input, also when there is none yet.
+	select {
+	case <-p.Exited():
+		t.Fatalf("it exited with %s before anybody typed", p.Exit())
+	case <-time.After(100 * time.Millisecond):
+	}
 	if _, err := p.TTY.WriteString("typed\n"); err != nil {
 		t.Fatal(err)
 	}
+	until(t, in, "typed") // the echo
 	until(t, in, "got typed")
 	if _, err := p.TTY.WriteString("\x03"); err != nil {
 		t.Fatal(err)
@@ -80,7 +88,7 @@ func TestTTY_TakesInputAndInterrupts(t *testing.T) {
 
 func TestTTY_StopSendsTERMAndHUPAtOnce(t *testing.T) {
 	for name, tc := range map[string]struct{ script, says, exit string }{
-		"it takes SIGTERM":                  {`trap 'echo term; exit 5' TERM; echo up; while :; do sleep 0.05; done`, "term", "code 5"},
+		"it takes SIGTERM":                  {`trap 'echo term; exit 5' TERM; trap '' HUP; echo up; while :; do sleep 0.05; done`, "term", "code 5"},
 		"it ignores SIGTERM, takes SIGHUP":  {`trap '' TERM; trap 'echo hup; exit 6' HUP; echo up; while :; do sleep 0.05; done`, "hup", "code 6"},
 		"an interactive shell on a command": {`exec sh -i -c 'echo up; sleep 1000'`, "", "SIGTERM"},
 	} {
