@@ -38,7 +38,7 @@ type room struct {
 // everything is the import list of the one room that may know all others.
 var everything = []string{
 	"watch", "reconcile", "pkg/config", "pkg/prompt", "pkg/restart", "pkg/proc", "pkg/jsonrpc",
-	"pkg/wire", "pkg/plain", "pkg/durable", "pkg/upstream", "pkg/broker", "pkg/bridge", "pkg/control", "pkg/identity",
+	"pkg/wire", "pkg/plain", "pkg/durable", "pkg/upstream", "pkg/broker", "pkg/bridge", "pkg/control", "pkg/identity", "pkg/agent",
 }
 
 var rooms = map[string]room{
@@ -101,6 +101,11 @@ var rooms = map[string]room{
 	"pkg/identity": {
 		does: "knows which live harness process a session belongs to",
 	},
+	"pkg/agent": {
+		does:  "runs each agent program on a terminal and moves it through its states",
+		knows: []string{"pkg/config", "pkg/proc", "pkg/restart", "pkg/plain"},
+		core:  []string{"machine*.go"},
+	},
 	"pkg/control": {
 		does:  "the daemon's private door: HTTP and JSON on a 0600 Unix socket, server and client",
 		knows: []string{"pkg/wire", "pkg/durable"},
@@ -140,11 +145,12 @@ var libraries = map[string]library{
 	"github.com/yuin/goldmark-meta":    {[]string{"pkg/prompt"}, "front matter"},
 	"gopkg.in/yaml.v2":                 {[]string{"pkg/prompt"}, "the lines of front matter faults"},
 	"github.com/mark3labs/mcp-go":      {[]string{"pkg/broker"}, "handshake, own tools, prompts, completion and logging of a session; never the relay path"},
-	"github.com/thejerf/suture":        {[]string{"watch", "reconcile", "pkg/upstream", "pkg/broker", "pkg/control", "pkg/daemon"}, "supervision"},
+	"github.com/thejerf/suture":        {[]string{"watch", "reconcile", "pkg/upstream", "pkg/agent", "pkg/broker", "pkg/control", "pkg/daemon"}, "supervision"},
 	"github.com/spf13/cobra":           {[]string{"cmd/harness"}, "verbs, flags, completion"},
 	"github.com/gofrs/flock":           {[]string{"pkg/daemon", "pkg/control"}, "one daemon per state directory"},
 	"github.com/google/renameio":       {[]string{"pkg/durable"}, "state files replaced atomically"},
 	"golang.org/x/sys":                 {[]string{"watch", "pkg/proc", "pkg/upstream", "pkg/jsonrpc", "pkg/broker", "pkg/control", "pkg/bridge", "pkg/daemon", "cmd/harness", "integration/bench"}, "the kernel, beyond package syscall"},
+	"github.com/charmbracelet/x":       {[]string{"pkg/agent"}, "what is on an agent's screen"},
 	"github.com/creack/pty":            {[]string{"pkg/proc"}, "pseudo-terminals"},
 	"github.com/rogpeppe/go-internal":  {nil, "scripts in tests"},
 	"github.com/google/go-cmp":         {nil, "comparison in tests"},
