@@ -38,7 +38,7 @@ type room struct {
 // everything is the import list of the one room that may know all others.
 var everything = []string{
 	"watch", "reconcile", "pkg/config", "pkg/prompt", "pkg/restart", "pkg/proc", "pkg/jsonrpc",
-	"pkg/wire", "pkg/plain", "pkg/durable", "pkg/upstream", "pkg/broker", "pkg/bridge", "pkg/control", "pkg/identity", "pkg/agent",
+	"pkg/wire", "pkg/plain", "pkg/durable", "pkg/upstream", "pkg/broker", "pkg/bridge", "pkg/control", "pkg/identity", "pkg/agent", "pkg/run",
 }
 
 var rooms = map[string]room{
@@ -105,6 +105,10 @@ var rooms = map[string]room{
 		does:  "runs each agent program on a terminal and moves it through its states",
 		knows: []string{"pkg/config", "pkg/proc", "pkg/restart", "pkg/plain"},
 		core:  []string{"machine*.go"},
+	},
+	"pkg/run": {
+		does:  "keeps what was run: the output and the end of every spawn",
+		knows: []string{"pkg/durable"},
 	},
 	"pkg/control": {
 		does:  "the daemon's private door: HTTP and JSON on a 0600 Unix socket, server and client",

@@ -1,0 +1,166 @@
+package run
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func newStore(t *testing.T, keep int) *Store {
+	t.Helper()
+	return NewStore(filepath.Join(t.TempDir(), "runs"), func() int { return keep }, slog.New(slog.NewTextHandler(t.Output(), nil)))
+}
+
+func begin(t *testing.T, s *Store, harness string) *Run {
+	t.Helper()
+	r, err := s.Begin(harness, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func ids(t *testing.T, s *Store, harness, after string, n int) (all []string, next string) {
+	t.Helper()
+	runs, next, err := s.List(harness, after, n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range runs {
+		all = append(all, r.ID)
+	}
+	return all, next
+}
+
+func TestRun_KeepsWhatWasPrintedAndHowItEnded(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, 10)
+	r := begin(t, s, "shop/a")
+	for _, text := range []string{"one\n", "two\n"} {
+		if n, err := r.Write([]byte(text)); n != len(text) || err != nil {
+			t.Error(n, err)
+		}
+	}
+	if i, err := s.Info(r.ID()); err != nil || i.EndedAt != nil || i.Bytes != 8 || i.Harness != "shop/a" {
+		t.Errorf("under way: %+v, %v", i, err)
+	}
+	r.End(time.Now(), 3, "")
+	r.End(time.Now(), 4, "")
+	r.Write([]byte("late"))
+	again := NewStore(s.dir, s.keep, s.log)
+	i, err := again.Info(r.ID())
+	if err != nil || i.EndedAt == nil || *i.ExitCode != 3 || i.Signal != nil || i.Bytes != 8 {
+		t.Errorf("over: %+v, %v", i, err)
+	}
+	text, next, err := again.Transcript(r.ID(), 4)
+	if err != nil || string(text) != "two\n" || next != 0 {
+		t.Errorf("%q, %d, %v", text, next, err)
+	}
+	info, err := os.Stat(filepath.Join(s.dir, r.ID(), outputFile))
+	if err != nil || info.Mode().Perm() != 0o400 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+	killed := begin(t, s, "a")
+	killed.End(time.Now(), -1, "SIGKILL")
+	if i, _ := s.Info(killed.ID()); i.ExitCode != nil || *i.Signal != "SIGKILL" {
+		t.Errorf("killed: %+v", i)
+	}
+}
+
+func TestRun_OutputIsBounded(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, 10)
+	r := begin(t, s, "a")
+	line := bytes.Repeat([]byte("x"), 1<<20)
+	for range 6 {
+		r.Write(line)
+	}
+	r.End(time.Now(), 0, "")
+	if i, _ := s.Info(r.ID()); i.Bytes != limit {
+		t.Errorf("%d bytes", i.Bytes)
+	}
+	var total int
+	for offset := int64(0); ; {
+		text, next, err := s.Transcript(r.ID(), offset)
+		if err != nil || len(text) > Page {
+			t.Fatal(len(text), err)
+		}
+		total += len(text)
+		if next == 0 {
+			break
+		}
+		offset = next
+	}
+	if total != limit {
+		t.Errorf("pages of %d bytes in all", total)
+	}
+}
+
+func TestList_IsNewestFirstByPage(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, 100)
+	var all []string
+	for i := range 7 {
+		r := begin(t, s, []string{"a", "b"}[i%2])
+		r.End(time.Now(), 0, "")
+		all = append([]string{r.ID()}, all...)
+	}
+	var got []string
+	for after := ""; ; {
+		page, next := ids(t, s, "", after, 3)
+		got = append(got, page...)
+		if next == "" {
+			break
+		}
+		after = next
+	}
+	if strings.Join(got, " ") != strings.Join(all, " ") {
+		t.Errorf("%v, want %v", got, all)
+	}
+	if page, next := ids(t, s, "b", "", 10); len(page) != 3 || next != "" {
+		t.Errorf("of b: %v, %q", page, next)
+	}
+}
+
+func TestBegin_KeepsTheNewestAndEveryLiveOne(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, 2)
+	live := begin(t, s, "a")
+	other := begin(t, s, "b")
+	other.End(time.Now(), 0, "")
+	var last string
+	for range 5 {
+		r := begin(t, s, "a")
+		r.End(time.Now(), 0, "")
+		last = r.ID()
+	}
+	page, _ := ids(t, s, "a", "", 10)
+	if len(page) != 2 && len(page) != 3 || page[0] != last || page[len(page)-1] != live.ID() {
+		t.Errorf("kept %v", page)
+	}
+	if page, _ := ids(t, s, "b", "", 10); len(page) != 1 {
+		t.Errorf("of another: %v", page)
+	}
+	live.End(time.Now(), 0, "")
+}
+
+func TestStore_RefusesIDsThatAreNone(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, 2)
+	for _, id := range []string{"", "..", "../x", "20260101T000000.000000-0000000g", "20260101T000000.000000-00000000/..", "20260101T000000.000000-00000000"} {
+		if _, err := s.Info(id); !errors.Is(err, ErrUnknown) {
+			t.Errorf("info of %q: %v", id, err)
+		}
+		if _, _, err := s.Transcript(id, 0); !errors.Is(err, ErrUnknown) {
+			t.Errorf("transcript of %q: %v", id, err)
+		}
+	}
+	if page, next := ids(t, s, "", "", 5); len(page) != 0 || next != "" {
+		t.Errorf("of nothing: %v", page)
+	}
+}
