@@ -62,6 +62,7 @@ func TestRelay_IgnoresNoiseAndAnswersToNobody(t *testing.T) {
 		if got := a.call(u, "noise", "{}").wait(t); !strings.Contains(got, "noisy") {
 			t.Errorf("answer: %s", got)
 		}
+		synctest.Wait() // the log is written beside
 		got := r.log()
 		for _, want := range []string{`Server v1 starting\x1b[2J…`, "not json", "answer to no request"} {
 			if !strings.Contains(got, want) {
