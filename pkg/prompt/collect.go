@@ -31,7 +31,8 @@ type Dir struct {
 // (PRM-4). kept is what to give as previous next time: it holds every file that
 // is still there, so a file that was removed does not come back when a broken
 // one takes its place. A directory that cannot be listed keeps what it had; one
-// that is gone has nothing.
+// that is gone has nothing, which is worth a warning if it had something. One
+// that is yet to appear is none (HOT-1).
 //
 // prompts are sorted by name; warnings stand in the order of dirs. previous is
 // not changed.
@@ -67,8 +68,8 @@ func (c *collector) warn(file string, line int, message string) {
 // dir takes in one directory.
 func (c *collector) dir(d Dir) {
 	switch {
-	case d.Missing:
-		c.warn(d.Path, 0, "no such directory")
+	case d.Missing && len(c.had(d)) > 0:
+		c.warn(d.Path, 0, "no such directory any more")
 	case d.Err != nil:
 		c.unlisted(d)
 	}
@@ -83,6 +84,13 @@ func (c *collector) dir(d Dir) {
 // unlisted keeps what a directory had when it can no longer be listed.
 func (c *collector) unlisted(d Dir) {
 	c.warn(d.Path, 0, d.Err.Error())
+	for _, file := range c.had(d) {
+		c.serve(c.previous[file])
+	}
+}
+
+// had lists the files that were served from a directory, sorted.
+func (c *collector) had(d Dir) []string {
 	var files []string
 	for file := range c.previous {
 		if path.Dir(file) == d.Path {
@@ -90,9 +98,7 @@ func (c *collector) unlisted(d Dir) {
 		}
 	}
 	slices.Sort(files)
-	for _, file := range files {
-		c.serve(c.previous[file])
-	}
+	return files
 }
 
 // file takes in one file: parsed, or as it was before.

@@ -98,10 +98,10 @@ func TestCollect_ServesWhatWinsAndSaysWhatDoesNot(t *testing.T) {
 			served: []string{"x=/a/x.md:6"},
 		},
 		{
-			name:   "unreadable entries and missing directories cost themselves alone",
-			dirs:   []Dir{{Path: "/gone", Missing: true}, {Path: "/a", Entries: []Entry{{Name: "x.md", Err: errFileSize}, {Name: "y.md", Data: []byte("1")}}}},
+			name:   "unreadable entries and directories yet to appear cost themselves alone",
+			dirs:   []Dir{{Path: "/later", Missing: true}, {Path: "/a", Entries: []Entry{{Name: "x.md", Err: errFileSize}, {Name: "y.md", Data: []byte("1")}}}},
 			served: []string{"y=/a/y.md:1"},
-			said:   []string{"/gone: no such directory", "/a/x.md:1: larger than 1048576 bytes"},
+			said:   []string{"/a/x.md:1: larger than 1048576 bytes"},
 		},
 		{
 			name:   "a directory listed twice",
@@ -161,7 +161,8 @@ func TestCollect_ValidToInvalidToValid(t *testing.T) {
 		{name: "removed", dir: dirOf("/a")},
 		{name: "back and broken", dir: dirOf("/a", "x.md", broken), said: []string{"/a/x.md:1: front matter is opened by `---` and never closed"}},
 		{name: "good once more", dir: dirOf("/a", "x.md", "three"), served: []string{"x=/a/x.md:three"}},
-		{name: "the directory is gone", dir: Dir{Path: "/a", Missing: true}, said: []string{"/a: no such directory"}},
+		{name: "the directory is gone", dir: Dir{Path: "/a", Missing: true}, said: []string{"/a: no such directory any more"}},
+		{name: "and stays so", dir: Dir{Path: "/a", Missing: true}},
 		{name: "and cannot be listed", dir: Dir{Path: "/a", Err: errors.New("is a file")}, said: []string{"/a: is a file"}},
 	} {
 		var prompts []*Prompt
