@@ -40,7 +40,7 @@ func newLogsCmd(g *globals) *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().IntVarP(&lines, "lines", "n", 100, "how many of the last lines; 0 means all that is kept")
+	cmd.Flags().IntVarP(&lines, "lines", "n", 100, "how many of the last lines, within the last MiB; 0 means all that is kept")
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what comes")
 	cmd.Flags().BoolVar(&raw, "raw", false, "do not escape control characters")
 	return cmd

@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"math"
 	"os"
+	"slices"
 	"time"
 
 	"harness/pkg/proc"
@@ -37,7 +37,7 @@ func (l logFile) name(i int) string {
 // written to has none.
 func (l logFile) tail(w io.Writer, n int) error {
 	if n == 0 {
-		n = math.MaxInt32
+		return l.all(w)
 	}
 	lines, err := proc.Tail(l.path, n)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -48,6 +48,40 @@ func (l logFile) tail(w io.Writer, n int) error {
 	}
 	for _, line := range lines {
 		if _, err := io.WriteString(w, line+"\n"); err != nil {
+			return fmt.Errorf("show the log: %w", err)
+		}
+	}
+	return nil
+}
+
+// all writes everything that is kept, oldest first. The files are opened from
+// the current one on, so that none is missed for being rotated meanwhile; one
+// that was opened under its name before comes again under the next.
+func (l logFile) all(w io.Writer) error {
+	var files []*os.File
+	defer func() {
+		for _, f := range files {
+			f.Close()
+		}
+	}()
+	for i, missing := 0, 0; missing < 2; i++ { // while the log is rotated one name is missing
+		f, err := openIfThere(l.name(i))
+		if err != nil {
+			return fmt.Errorf("read the log: %w", err)
+		}
+		missing++
+		if f == nil {
+			continue
+		}
+		missing = 0
+		if n := len(files); n > 0 && l.is(files[n-1], i) {
+			f.Close()
+			continue
+		}
+		files = append(files, f)
+	}
+	for _, f := range slices.Backward(files) {
+		if _, err := io.Copy(w, f); err != nil {
 			return fmt.Errorf("show the log: %w", err)
 		}
 	}

@@ -123,6 +123,31 @@ func TestLogs_AreFollowedAcrossRotation(t *testing.T) {
 	})
 }
 
+func TestLogs_AreShownWholeWhereAllIsAskedFor(t *testing.T) {
+	l := logFile{filepath.Join(t.TempDir(), "up.log")}
+	var want strings.Builder
+	for i := range 3 {
+		text := strings.Repeat(fmt.Sprintf("%d %s\n", i, strings.Repeat("x", 98)), 8<<10)
+		want.WriteString(text)
+		rotate(t, l, 3)
+		appendTo(t, l.path, text)
+	}
+	var got bytes.Buffer
+	if err := l.tail(&got, 0); err != nil || got.String() != want.String() {
+		t.Errorf("%d of %d bytes, %v", got.Len(), want.Len(), err)
+	}
+	// In the moment of rotation, the current file is missing.
+	rotate(t, l, 3)
+	got.Reset()
+	if err := l.tail(&got, 0); err != nil || got.String() != want.String() {
+		t.Errorf("while it is rotated: %d of %d bytes, %v", got.Len(), want.Len(), err)
+	}
+	got.Reset()
+	if err := (logFile{l.path + ".none"}).tail(&got, 0); err != nil || got.Len() > 0 {
+		t.Errorf("of a log that was never written to: %q, %v", got.String(), err)
+	}
+}
+
 func TestLogs_AreFollowedFromTheirFirstLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := logFile{filepath.Join(t.TempDir(), "up.log")}
