@@ -264,6 +264,13 @@ func TestTable_MakesEveryCellSafe(t *testing.T) {
 	}
 }
 
+func TestTable_WithoutRowsIsNothing(t *testing.T) {
+	var out bytes.Buffer
+	if err := table(&out, []string{"A"}, nil); err != nil || out.Len() > 0 {
+		t.Errorf("%q, %v", out.String(), err)
+	}
+}
+
 func TestCleaner_EscapesLinesAndKeepsThem(t *testing.T) {
 	var out bytes.Buffer
 	c := newCleaner(&out)

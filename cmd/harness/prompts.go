@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -26,6 +27,9 @@ func newPromptsCmd(g *globals) *cobra.Command {
 			}
 			if asJSON {
 				return printJSON(cmd.OutOrStdout(), control.PromptList{Prompts: list})
+			}
+			if len(list) == 0 {
+				fmt.Fprintln(cmd.OutOrStdout(), "no prompts; `harness help prompts` says where they come from")
 			}
 			var rows [][]string
 			for _, p := range list {

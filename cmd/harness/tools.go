@@ -33,6 +33,9 @@ func newToolsCmd(g *globals) *cobra.Command {
 			if err := json.Unmarshal(result, &list); err != nil {
 				return fmt.Errorf("read the list of tools: %w", err)
 			}
+			if len(list.Tools) == 0 {
+				fmt.Fprintln(cmd.OutOrStdout(), "no tools; `harness status` says which upstreams run")
+			}
 			var rows [][]string
 			for _, t := range list.Tools {
 				rows = append(rows, []string{t.Name, firstLine(t.Description, 80)})

@@ -25,7 +25,25 @@ func Doubts(c *config.Config) config.Warnings {
 		a := c.Agents[name]
 		list = append(list, doubt(c.Path, "harness."+name, a.Line, a.Cmd, a.Workdir, a.EnvFile)...)
 	}
+	for _, dir := range c.PromptPaths {
+		if message := doubtDir(dir); message != "" {
+			list = append(list, config.Fault{File: c.Path, Key: "mcp.prompts.paths", Message: dir + ": " + message})
+		}
+	}
 	return list
+}
+
+// doubtDir looks at one directory; "" is a directory.
+func doubtDir(path string) string {
+	switch info, err := os.Stat(path); {
+	case errors.Is(err, fs.ErrNotExist):
+		return "there is no such directory"
+	case err != nil:
+		return bare(err).Error()
+	case !info.IsDir():
+		return "it is no directory"
+	}
+	return ""
 }
 
 // doubt looks at one definition.
@@ -41,13 +59,8 @@ func doubt(file, table string, line int, cmd, workdir, envFile string) config.Wa
 		}
 		add("cmd", message)
 	}
-	switch info, err := os.Stat(workdir); {
-	case errors.Is(err, fs.ErrNotExist):
-		add("workdir", "there is no such directory")
-	case err != nil:
-		add("workdir", bare(err).Error())
-	case !info.IsDir():
-		add("workdir", "it is no directory")
+	if message := doubtDir(workdir); message != "" {
+		add("workdir", message)
 	}
 	if envFile == "" {
 		return list

@@ -32,6 +32,8 @@ workdir = "good.env"
 env_file = "bad.env"
 [harness.agent]
 cmd = "no-such-agent"
+[mcp.prompts]
+paths = ["later", ".", "good.env"]
 `
 	c, _, faults := config.Load(config.Source{Path: filepath.Join(dir, "harness.toml"), Data: []byte(text)}, config.Env{Home: dir, Lookup: os.LookupEnv})
 	if len(faults) > 0 {
@@ -42,14 +44,17 @@ cmd = "no-such-agent"
 		if strings.Contains(w.String(), "xyzzy") {
 			t.Errorf("a value of an env_file is told: %s", w)
 		}
-		if w.File != c.Path || w.Line == 0 || w.Message == "" {
+		if w.File != c.Path || w.Line == 0 && w.Key != "mcp.prompts.paths" || w.Message == "" {
 			t.Errorf("it does not say where or what: %+v", w)
 		}
 		got = append(got, w.Key)
 	}
-	want := []string{"mcp.gone.cmd", "mcp.gone.workdir", "mcp.gone.env_file", "mcp.odd.workdir", "mcp.odd.env_file", "mcp.words.cmd", "harness.agent.cmd"}
+	want := []string{"mcp.gone.cmd", "mcp.gone.workdir", "mcp.gone.env_file", "mcp.odd.workdir", "mcp.odd.env_file", "mcp.words.cmd", "harness.agent.cmd", "mcp.prompts.paths", "mcp.prompts.paths"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("doubts (-want +got):\n%s", diff)
+	}
+	if w := Doubts(c)[7]; w.String() != c.Path+": mcp.prompts.paths: "+dir+"/later: there is no such directory" {
+		t.Errorf("a directory yet to appear: %s", w)
 	}
 	if w := Doubts(c)[5]; !strings.Contains(w.Message, `the words after "sh" belong in args`) {
 		t.Errorf("words in cmd: %s", w.Message)
