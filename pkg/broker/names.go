@@ -29,11 +29,11 @@ func (o Original) String() string {
 	return o.Key + "__" + o.Name
 }
 
-// Expose returns the name under which agents see o if nothing else is there:
+// expose returns the name under which agents see o if nothing else is there:
 // the original where it has at most 50 characters out of [A-Za-z0-9_-], and
 // otherwise what is left of it when cut or replaced, with six hex digits of
 // its SHA-256 (MCP-2).
-func Expose(o Original) string {
+func expose(o Original) string {
 	name := o.String()
 	if isPlain(name) {
 		return name

@@ -27,7 +27,7 @@ func TestExpose_RewritesOnlyWhatAgentsRefuse(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if diff := cmp.Diff(tt.want, Expose(Original{tt.key, tt.tool})); diff != "" {
+			if diff := cmp.Diff(tt.want, expose(Original{tt.key, tt.tool})); diff != "" {
 				t.Errorf("exposed name (-want +got):\n%s", diff)
 			}
 		})
@@ -43,7 +43,7 @@ func TestExposeAll_KeepsTheSmallestOfNamesThatFoldToOne(t *testing.T) {
 }
 
 func TestExposeAll_NeverTakesAPlainNameForARewrittenOne(t *testing.T) {
-	squatter := Expose(Original{"k", "a.b"})
+	squatter := expose(Original{"k", "a.b"})
 	own := strings.TrimPrefix(squatter, "k__")
 	want := []string{rewrite("k__a.b", 1), squatter}
 	if diff := cmp.Diff(want, ExposeAll([]Original{{"k", "a.b"}, {"k", own}})); diff != "" {

@@ -1,11 +1,5 @@
 package jsonrpc
 
-import "harness/pkg/wire"
-
-// AppendResponse appends the answer with the raw id and the raw result, and no
-// newline; see [wire.AppendResult].
-func AppendResponse(dst, id, result []byte) []byte { return wire.AppendResult(dst, id, result) }
-
 // AppendErrorPrefix appends an upstream's error answer with the raw id of the
 // request it now answers and with prefix before its message; every other byte
 // is as sent, and so is a message that is missing or no string (MCP-7).

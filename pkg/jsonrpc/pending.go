@@ -1,10 +1,6 @@
 package jsonrpc
 
-import (
-	"cmp"
-	"iter"
-	"slices"
-)
+import "iter"
 
 // Pending is the table of the calls one upstream has in flight, by the number
 // it knows them by. Numbers start at 1, grow, and are never used twice, so an
@@ -83,17 +79,4 @@ func (p *Pending) All() iter.Seq2[uint64, *Call] {
 			}
 		}
 	}
-}
-
-// DrainAll empties the table and returns what was in it, oldest first. Numbers
-// go on from where they were.
-func (p *Pending) DrainAll() []*Call {
-	slots := slices.DeleteFunc(p.slots, func(s slot) bool { return s.call == nil })
-	slices.SortFunc(slots, func(a, b slot) int { return cmp.Compare(a.n, b.n) })
-	calls := make([]*Call, len(slots))
-	for i, s := range slots {
-		calls[i] = s.call
-	}
-	p.slots, p.count = nil, 0
-	return calls
 }

@@ -1,7 +1,6 @@
 package jsonrpc
 
 import (
-	"slices"
 	"strconv"
 	"testing"
 
@@ -42,19 +41,6 @@ func TestPending_BehavesLikeAMap(t *testing.T) {
 						delete(model, n)
 					}
 				}
-			},
-			"drain": func(t *rapid.T) {
-				got := p.DrainAll()
-				var want []*Call
-				for n := range last + 1 {
-					if c := model[n]; c != nil {
-						want = append(want, c)
-					}
-				}
-				if !slices.Equal(got, want) {
-					t.Errorf("drained %d calls, want %d, oldest first", len(got), len(want))
-				}
-				clear(model)
 			},
 			"": func(t *rapid.T) {
 				all := map[uint64]*Call{}

@@ -154,13 +154,6 @@ func (w *Writer) enqueue(batch []byte, sent int, give bool) (other []byte) {
 	return batch
 }
 
-// Queued returns how many bytes were taken and not yet written.
-func (w *Writer) Queued() int64 {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.waiting()
-}
-
 // Drain waits until all that was taken before the call is written, or never
 // will be, and no goroutine of the Writer is left. It returns why not
 // everything was written: [ErrClosed], the failure, or ctx's error.

@@ -87,7 +87,7 @@ func TestWriter_WritesOnTheSpotWhenNothingWaits(t *testing.T) {
 	write(t, w, "")
 	write(t, w, "a\n")
 	write(t, w, "b\n")
-	if n, running := w.Queued(), w.idle != nil; n != 0 || running {
+	if n, running := queued(w), w.idle != nil; n != 0 || running {
 		t.Errorf("%d bytes are queued, drainer running %t", n, running)
 	}
 	got := make([]byte, 4)
@@ -121,7 +121,7 @@ func TestWriter_QueuesWhatIsNotTakenAndReturnsAtOnce(t *testing.T) {
 				want.WriteString(batch)
 				write(t, w, batch)
 			}
-			if w.Queued() == 0 {
+			if queued(w) == 0 {
 				t.Error("nothing is queued")
 			}
 			got := make(chan []byte)
@@ -130,7 +130,7 @@ func TestWriter_QueuesWhatIsNotTakenAndReturnsAtOnce(t *testing.T) {
 				got <- b
 			}()
 			drained(t, w, nil)
-			if n := w.Queued(); n != 0 {
+			if n := queued(w); n != 0 {
 				t.Errorf("%d bytes are queued after all was drained", n)
 			}
 			_ = out.Close()
@@ -207,12 +207,12 @@ func TestWriter_RefusesABatchOverItsLimitAndGoesOn(t *testing.T) {
 	w := NewWriter(out, WriterOptions{Limit: 1000, OnFail: func(err error) { t.Errorf("failed: %v", err) }})
 	first := strings.Repeat("a", 100_000) // taken whole: nothing else waits
 	write(t, w, first)
-	waiting := w.Queued()
+	waiting := queued(w)
 	if n, err := w.Write([]byte("refused")); n != 0 || !errors.Is(err, ErrBacklog) {
 		t.Errorf("took %d bytes, error %v, want %v", n, err, ErrBacklog)
 	}
-	if w.Queued() != waiting {
-		t.Errorf("%d bytes are queued, want %d", w.Queued(), waiting)
+	if queued(w) != waiting {
+		t.Errorf("%d bytes are queued, want %d", queued(w), waiting)
 	}
 	got := make([]byte, len(first))
 	if _, err := io.ReadFull(r, got); err != nil {
@@ -293,7 +293,7 @@ func TestWriter_CloseDropsWhatIsQueuedAndLeavesNoGoroutine(t *testing.T) {
 			if _, err := w.Write([]byte("x")); !errors.Is(err, ErrClosed) {
 				t.Errorf("error is %v, want %v", err, ErrClosed)
 			}
-			if n := w.Queued(); n != 0 {
+			if n := queued(w); n != 0 {
 				t.Errorf("%d bytes are queued", n)
 			}
 			_ = w.Close()
@@ -404,4 +404,11 @@ func TestBatch_HandsLargeBuffersOverWithoutACopy(t *testing.T) {
 	if got := allocated() - before; got > 20<<20 {
 		t.Errorf("50 MiB written took %d MiB of allocations", got>>20)
 	}
+}
+
+// queued returns how many bytes were taken and not yet written.
+func queued(w *Writer) int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.waiting()
 }

@@ -12,6 +12,7 @@ import (
 
 	"harness/pkg/jsonrpc"
 	"harness/pkg/proc"
+	"harness/pkg/wire"
 )
 
 // pipes is a spawner whose one kind of program answers every request with a
@@ -61,7 +62,7 @@ func answerAll(in io.Reader, out *os.File, text string) {
 			case `"tools/list"`:
 				result = []byte(`{"tools":[{"name":"echo"}]}`)
 			}
-			batch = append(jsonrpc.AppendResponse(batch, m.ID.In(line), result), '\n')
+			batch = append(wire.AppendResult(batch, m.ID.In(line), result), '\n')
 		}
 		if !r.More() {
 			if _, err := out.Write(batch); err != nil {

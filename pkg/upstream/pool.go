@@ -109,9 +109,17 @@ func (p *Pool) Serve(ctx context.Context) error {
 }
 
 // Start puts an upstream in force that is not there. One that is on its way
-// out starts again as soon as nothing is left of it; of one that is in force,
-// a changed definition is a Replace and another nonce a Kick. The kept list of
-// the definition, if there is one, is offered from now on (MCP-3a).
+// out starts again as soon as nothing is left of it.
+//
+// Of one that is in force, a changed definition replaces it (HOT-4): what runs
+// is stopped, and l started when nothing is left of it; calls under way may end
+// within stop_grace, new ones wait for the new process. Another nonce is a
+// manual start or restart: the count of exits is cleared, and the upstream is
+// started now, after what runs was stopped in the same way. A pending
+// definition is the one started then.
+//
+// The kept list of the definition, if there is one, is offered from now on
+// (MCP-3a).
 func (p *Pool) Start(l config.Launch, nonce uint64) {
 	known := p.known(l)
 	p.mu.Lock()
@@ -134,14 +142,6 @@ func (p *Pool) Swap(l config.Launch) {
 	p.change(l.Key, func(m *machine, _ time.Time) { m.swap(l, known) })
 }
 
-// Replace stops what runs, waits until nothing is left of it, and then starts
-// l (HOT-4). Calls under way may end within stop_grace; new ones wait for the
-// new process.
-func (p *Pool) Replace(l config.Launch) {
-	known := p.known(l)
-	p.change(l.Key, func(m *machine, _ time.Time) { m.replace(l, known) })
-}
-
 // Update puts the keys of l that need no new process in force.
 func (p *Pool) Update(l config.Launch) {
 	p.change(l.Key, func(m *machine, _ time.Time) { m.update(l) })
@@ -156,13 +156,6 @@ func (p *Pool) Cancel(key string) {
 // within stop_grace, then they fail, then it is stopped (LIF-3).
 func (p *Pool) Stop(key string) {
 	p.change(key, func(m *machine, _ time.Time) { m.stop() })
-}
-
-// Kick is the manual start or restart number nonce: the count of exits is
-// cleared and the upstream is started now, after the process that runs has
-// been stopped as by Replace. A pending definition is the one started.
-func (p *Pool) Kick(key string, nonce uint64) {
-	p.change(key, func(m *machine, _ time.Time) { m.kick(nonce) })
 }
 
 // SetLimits puts [server] in force for everything that begins from now on:
@@ -202,15 +195,6 @@ func (p *Pool) Snapshot() []Status {
 		list[i] = *u.view.Load()
 	}
 	return list
-}
-
-// Status describes the upstream key, if there is one.
-func (p *Pool) Status(key string) (Status, bool) {
-	u := p.Unit(key)
-	if u == nil {
-		return Status{}, false
-	}
-	return *u.view.Load(), true
 }
 
 // Unit returns the upstream key, or nil. It stays valid after a Stop, and then

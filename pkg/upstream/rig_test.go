@@ -111,8 +111,10 @@ func (r *rig) launch(key string, s script) config.Launch {
 
 // status returns the upstream key's status, or the zero value.
 func (r *rig) status(key string) Status {
-	s, _ := r.pool.Status(key)
-	return s
+	if u := r.pool.Unit(key); u != nil {
+		return *u.view.Load()
+	}
+	return Status{}
 }
 
 // log returns the log file of the upstream up.

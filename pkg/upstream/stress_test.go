@@ -141,14 +141,14 @@ func meddle(r *rig, rnd *rand.Rand, end time.Time) {
 		case 1:
 			r.pool.Promote()
 		case 2:
-			r.pool.Replace(l)
+			r.pool.Start(l, r.status("up").Nonce)
 		case 3:
 			if children := r.mem.children(); len(children) > 0 {
 				children[rnd.IntN(len(children))].kill()
 				children[len(children)-1].kill()
 			}
 		case 4:
-			r.pool.Kick("up", uint64(version))
+			r.pool.Start(r.status("up").Launch, uint64(version))
 		case 5:
 			r.pool.Cancel("up")
 		case 6:

@@ -136,7 +136,7 @@ func TestPool_ReplacesOneAfterTheOther(t *testing.T) {
 		u, a := r.start(script{IgnoreEOF: true}), newAgent()
 		held, short := a.call(u, "hold", "{}"), a.call(u, "sleep", "1000")
 		begun := time.Now()
-		r.pool.Replace(r.launch("up", script{Tools: []string{"new"}}))
+		r.pool.Start(r.launch("up", script{Tools: []string{"new"}}), r.status("up").Nonce)
 		waits := a.call(u, "echo", "1")
 		if got := short.wait(t); !strings.Contains(got, "slept") {
 			t.Errorf("a short call: %s", got)
@@ -217,7 +217,7 @@ func TestPool_RestartsWhatExitsAtOnceWithoutSpinning(t *testing.T) {
 			t.Errorf("status: %+v", s)
 		}
 		n := len(r.mem.children())
-		r.pool.Kick("up", 2)
+		r.pool.Start(r.status("up").Launch, 2)
 		synctest.Wait()
 		if got := len(r.mem.children()); got != n+1 {
 			t.Errorf("a manual start started %d processes", got-n)
