@@ -271,6 +271,25 @@ func TestTable_WithoutRowsIsNothing(t *testing.T) {
 	}
 }
 
+func TestStatus_SaysWhyAnUpstreamIsStopped(t *testing.T) {
+	problem, pending := "exited (code 1)", "the changed definition is starting"
+	for _, tc := range []struct {
+		u    control.UpstreamStatus
+		want string
+	}{
+		{control.UpstreamStatus{State: "running", Enabled: true}, ""},
+		{control.UpstreamStatus{State: "restarting", Enabled: true, Error: &problem}, problem},
+		{control.UpstreamStatus{State: "running", Enabled: true, Error: &problem, Pending: &pending}, "pending: " + pending},
+		{control.UpstreamStatus{State: "stopped", Enabled: true}, "starts at its first use"},
+		{control.UpstreamStatus{Name: "x", State: "stopped"}, "not enabled, in the file or by hand; `harness start mcp.x` starts it"},
+		{control.UpstreamStatus{State: "stopping"}, ""},
+	} {
+		if got := note(tc.u); got != tc.want {
+			t.Errorf("%+v: %q, want %q", tc.u, got, tc.want)
+		}
+	}
+}
+
 func TestCleaner_EscapesLinesAndKeepsThem(t *testing.T) {
 	var out bytes.Buffer
 	c := newCleaner(&out)

@@ -58,11 +58,7 @@ func printStatus(w io.Writer, s *control.Status) error {
 	}
 	var rows [][]string
 	for _, u := range s.Upstreams {
-		note := or(u.Error, "")
-		if u.Pending != nil {
-			note = "pending: " + *u.Pending
-		}
-		rows = append(rows, []string{u.Name, u.State, or(u.PID, "-"), fmt.Sprint(u.Tools), fmt.Sprint(u.Restarts), retryText(u.NextRetryMS), note})
+		rows = append(rows, []string{u.Name, u.State, or(u.PID, "-"), fmt.Sprint(u.Tools), fmt.Sprint(u.Restarts), retryText(u.NextRetryMS), note(u)})
 	}
 	if err := table(w, []string{"UPSTREAM", "STATE", "PID", "TOOLS", "RESTARTS", "RETRY", "NOTE"}, rows); err != nil {
 		return err
@@ -76,6 +72,22 @@ func printStatus(w io.Writer, s *control.Status) error {
 		rows = append(rows, []string{x.ID, or(x.Client, "-"), or(x.Harness, "-"), time.Since(x.Since).Round(time.Second).String()})
 	}
 	return table(w, []string{"SESSION", "CLIENT", "HARNESS", "SINCE"}, rows)
+}
+
+// note says what is worth knowing of an upstream, and of one that is stopped,
+// why it is.
+func note(u control.UpstreamStatus) string {
+	switch {
+	case u.Pending != nil:
+		return "pending: " + *u.Pending
+	case u.Error != nil:
+		return *u.Error
+	case u.State != "stopped":
+		return ""
+	case u.Enabled:
+		return "starts at its first use"
+	}
+	return "not enabled, in the file or by hand; `harness start mcp." + u.Name + "` starts it"
 }
 
 // counted returns "no prompts", "1 prompt" or "7 prompts".
