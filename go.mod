@@ -22,6 +22,7 @@ require (
 	github.com/yuin/goldmark-meta v1.1.0
 	go.uber.org/goleak v1.3.0
 	golang.org/x/sys v0.50.0
+	golang.org/x/term v0.48.0
 	gopkg.in/yaml.v2 v2.4.0
 	pgregory.net/rapid v1.3.0
 )

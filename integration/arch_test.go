@@ -153,6 +153,7 @@ var libraries = map[string]library{
 	"github.com/spf13/cobra":           {[]string{"cmd/harness"}, "verbs, flags, completion"},
 	"github.com/gofrs/flock":           {[]string{"pkg/daemon", "pkg/control"}, "one daemon per state directory"},
 	"github.com/google/renameio":       {[]string{"pkg/durable"}, "state files replaced atomically"},
+	"golang.org/x/term":                {[]string{"cmd/harness"}, "the user's own terminal, while attached"},
 	"golang.org/x/sys":                 {[]string{"watch", "pkg/proc", "pkg/upstream", "pkg/jsonrpc", "pkg/broker", "pkg/control", "pkg/bridge", "pkg/daemon", "cmd/harness", "integration/bench"}, "the kernel, beyond package syscall"},
 	"github.com/charmbracelet/x":       {[]string{"pkg/agent"}, "what is on an agent's screen"},
 	"github.com/creack/pty":            {[]string{"pkg/proc"}, "pseudo-terminals"},

@@ -60,7 +60,7 @@ func CompareLaunch(a, b config.Launch) (Change, []string) {
 // compareSpawn lists the keys that decide which process is spawned.
 func compareSpawn(a, b *config.Launch) keys {
 	var k keys
-	k.note("cmd", sameExe(a, b))
+	k.note("cmd", sameExe(a.Exe, a.Cmd, b.Exe, b.Cmd))
 	k.note("args", slices.Equal(a.Args, b.Args))
 	k.note("env", maps.Equal(a.Env, b.Env))
 	k.note("env_file", a.EnvFile == b.EnvFile && a.EnvDigest == b.EnvDigest)
@@ -72,7 +72,7 @@ func compareSpawn(a, b *config.Launch) keys {
 // compareLive lists the keys that apply to a process that is running.
 func compareLive(a, b *config.Launch) keys {
 	var k keys
-	k.note("cmd", a.Cmd == b.Cmd || !sameExe(a, b)) // else it is no live change
+	k.note("cmd", a.Cmd == b.Cmd || !sameExe(a.Exe, a.Cmd, b.Exe, b.Cmd)) // else it is no live change
 	k.note("restart_delay", a.RestartDelay == b.RestartDelay)
 	k.note("start_timeout", a.StartTimeout == b.StartTimeout)
 	k.note("call_timeout", a.CallTimeout == b.CallTimeout)
@@ -85,11 +85,11 @@ func compareLive(a, b *config.Launch) keys {
 
 // sameExe reports whether the same program would be run. What counts is what
 // PATH makes of cmd; where it makes nothing of either, cmd itself.
-func sameExe(a, b *config.Launch) bool {
-	if a.Exe == "" && b.Exe == "" {
-		return a.Cmd == b.Cmd
+func sameExe(exeA, cmdA, exeB, cmdB string) bool {
+	if exeA == "" && exeB == "" {
+		return cmdA == cmdB
 	}
-	return a.Exe == b.Exe
+	return exeA == exeB
 }
 
 // compareServer lists the keys of [server] that differ. All apply in place.
@@ -105,20 +105,39 @@ func compareServer(a, b config.Server) []string {
 	return k
 }
 
-// compareAgent lists the keys of a [harness.*] table that differ.
-func compareAgent(a, b config.Agent) []string {
+// CompareAgent is [CompareLaunch] for a harness.
+func CompareAgent(a, b config.AgentLaunch) (Change, []string) {
+	live := compareAgentLive(&a, &b)
+	if changed := compareAgentSpawn(&a, &b); len(changed) > 0 {
+		return Respawn, append(changed, live...)
+	}
+	if len(live) > 0 {
+		return Live, live
+	}
+	return Same, nil
+}
+
+// compareAgentSpawn lists the keys that decide which process is spawned, and
+// how it is wired to the endpoint.
+func compareAgentSpawn(a, b *config.AgentLaunch) keys {
 	var k keys
-	k.note("cmd", a.Cmd == b.Cmd)
+	k.note("cmd", sameExe(a.Exe, a.Cmd, b.Exe, b.Cmd))
 	k.note("args", slices.Equal(a.Args, b.Args))
-	k.note("env_file", a.EnvFile == b.EnvFile)
 	k.note("env", maps.Equal(a.Env, b.Env))
+	k.note("env_file", a.EnvFile == b.EnvFile && a.EnvDigest == b.EnvDigest)
 	k.note("workdir", a.Workdir == b.Workdir)
-	k.note("restart_delay", a.RestartDelay == b.RestartDelay)
-	k.note("enabled", a.Enabled == b.Enabled && a.EnabledWritten == b.EnabledWritten)
-	k.note("description", a.Description == b.Description)
-	k.note("mcp_allow", slices.Equal(a.MCPAllow, b.MCPAllow))
 	k.note("mcp_bridge", a.MCPBridge == b.MCPBridge)
 	k.note("adapter", a.Adapter == b.Adapter)
+	return k
+}
+
+// compareAgentLive lists the keys that apply to a process that is running.
+func compareAgentLive(a, b *config.AgentLaunch) keys {
+	var k keys
+	k.note("cmd", a.Cmd == b.Cmd || !sameExe(a.Exe, a.Cmd, b.Exe, b.Cmd)) // else it is no live change
+	k.note("restart_delay", a.RestartDelay == b.RestartDelay)
+	k.note("description", a.Description == b.Description)
+	k.note("mcp_allow", slices.Equal(a.MCPAllow, b.MCPAllow))
 	k.note("mcp", slices.Equal(a.MCP, b.MCP))
 	k.note("env_pass", slices.Equal(a.EnvPass, b.EnvPass))
 	return k
@@ -130,6 +149,14 @@ func compareProfile(a, b config.Profile) []string {
 	k.note("description", a.Description == b.Description)
 	k.note("members", slices.Equal(a.Members, b.Members))
 	k.note("autostart", a.Autostart == b.Autostart)
+	return k
+}
+
+// compareProject lists what differs between two projects of one name.
+func compareProject(a, b Project) []string {
+	var k keys
+	k.note("path", a.Path == b.Path)
+	k.note("mcp.prompts.paths", slices.Equal(a.PromptPaths, b.PromptPaths))
 	return k
 }
 

@@ -134,7 +134,14 @@ func TestCompare_ComparesOrExcludesEveryFieldOfOtherDefinitions(t *testing.T) {
 	})
 	t.Run("Agent", func(t *testing.T) {
 		t.Parallel()
-		comparesEveryField(t, map[string]string{"Name": name, "Line": where}, compareAgent)
+		comparesEveryField(t, map[string]string{
+			"Agent.Name": name, "Agent.Line": where, "Project": "a part of the name", "ExeErr": "words about Exe, which is compared",
+			"Agent.Enabled": "the intents decide", "Agent.EnabledWritten": "the intents decide",
+		}, func(a, b config.AgentLaunch) []string { _, changed := CompareAgent(a, b); return changed })
+	})
+	t.Run("Project", func(t *testing.T) {
+		t.Parallel()
+		comparesEveryField(t, nil, compareProject)
 	})
 	t.Run("Profile", func(t *testing.T) {
 		t.Parallel()
@@ -145,8 +152,9 @@ func TestCompare_ComparesOrExcludesEveryFieldOfOtherDefinitions(t *testing.T) {
 func TestComparePrompt_NamesWhatDiffers(t *testing.T) {
 	t.Parallel()
 	excluded := map[string]string{
-		"Name":   "it is the name under which prompts are compared",
-		"Digest": "it only says that something else differs",
+		"Name":    "it is the name under which prompts are compared",
+		"Digest":  "it only says that something else differs",
+		"Project": "a part of the name under which prompts are compared",
 	}
 	everyField(t, excluded, func(t *testing.T, field string, a, b prompt.Prompt) {
 		t.Helper()

@@ -1,6 +1,8 @@
 package reconcile
 
 import (
+	"strings"
+
 	"harness/pkg/config"
 	"harness/pkg/prompt"
 )
@@ -12,8 +14,27 @@ type Desired struct {
 	Upstreams   map[string]Upstream // by key, the disabled ones too
 	Prompts     []prompt.Prompt     // each name once
 	PromptPaths []string            // the followed directories, in order of precedence
-	Agents      map[string]config.Agent
+	Agents      map[string]Agent    // by full name, the disabled ones too
 	Profiles    map[string]config.Profile
+	Projects    map[string]Project // those that are up, by name
+}
+
+// Project is one project that is up (CFG-4). What it declares is among the rest
+// of the desired state, under its full name.
+type Project struct {
+	// Path is that of its file.
+	Path string
+	// PromptPaths are the directories it declares.
+	PromptPaths []string
+}
+
+// Agent is one harness as it should be.
+type Agent struct {
+	Launch config.AgentLaunch
+	// Enabled is the intent, as an Upstream's is.
+	Enabled bool
+	// Nonce counts the manual starts and restarts so far.
+	Nonce uint64
 }
 
 // Upstream is one upstream as it should be.
@@ -34,8 +55,24 @@ type Observed struct {
 	Upstreams   map[string]ObservedUpstream // by key
 	Prompts     []prompt.Prompt             // as published
 	PromptPaths []string
-	Agents      map[string]config.Agent
+	Agents      map[string]ObservedAgent      // those that were started, by full name
+	Defined     map[string]config.AgentLaunch // the definitions as published
 	Profiles    map[string]config.Profile
+	Projects    map[string]Project
+}
+
+// ObservedAgent is one harness that was started.
+type ObservedAgent struct {
+	// Next is the definition of its next start.
+	Next config.AgentLaunch
+	// Spawned is what its process was started from, nil where there is none.
+	Spawned *config.AgentLaunch
+	// Enabled is false for one that was told to stop.
+	Enabled bool
+	// Nonce is the last request that was carried out.
+	Nonce uint64
+	// State is the word of LIF-1.
+	State string
 }
 
 // ObservedUpstream is one upstream as it is.
@@ -56,27 +93,71 @@ type ObservedUpstream struct {
 	State string
 }
 
-// NewDesired puts together what a file asks for. launches holds each upstream
-// of c as it would be spawned now; one that is missing there counts as its bare
-// definition. prompts must hold each name once. The arguments are shared, not
-// copied.
-func NewDesired(c *config.Config, launches map[string]config.Launch, prompts []prompt.Prompt) *Desired {
+// Launches is each definition of a file as it would be spawned now, by its own
+// name there.
+type Launches struct {
+	Upstreams map[string]config.Launch
+	Agents    map[string]config.AgentLaunch
+}
+
+// NewDesired puts together what the global file asks for. What has no launch
+// counts as its bare definition. prompts must hold each name once. The
+// arguments are shared, not copied.
+func NewDesired(c *config.Config, launches Launches, prompts []prompt.Prompt) *Desired {
 	d := &Desired{
-		Server:      c.Server,
-		Upstreams:   make(map[string]Upstream, len(c.Upstreams)),
-		Prompts:     prompts,
-		PromptPaths: c.PromptPaths,
-		Agents:      c.Agents,
-		Profiles:    c.Profiles,
+		Server: c.Server, Prompts: prompts, PromptPaths: c.PromptPaths, Profiles: c.Profiles,
+		Upstreams: make(map[string]Upstream, len(c.Upstreams)),
+		Agents:    make(map[string]Agent, len(c.Agents)),
+		Projects:  map[string]Project{},
 	}
+	d.take(c, "", launches)
+	return d
+}
+
+// AddProject adds what the file of a project asks for. Its prompts are among
+// those given to NewDesired.
+func (d *Desired) AddProject(c *config.Config, launches Launches) {
+	name := c.Project.Name
+	d.Projects[name] = Project{Path: c.Path, PromptPaths: c.PromptPaths}
+	d.take(c, name, launches)
+}
+
+// take adds the upstreams and harnesses of one file.
+func (d *Desired) take(c *config.Config, project string, launches Launches) {
+	enabled := EnabledIn(c)
 	for key, def := range c.Upstreams {
-		launch, ok := launches[key]
+		launch, ok := launches.Upstreams[key]
 		if !ok {
 			launch = config.Launch{Upstream: def}
 		}
-		d.Upstreams[key] = Upstream{Launch: launch, Enabled: launch.Enabled}
+		launch.Key = FullName(project, key)
+		d.Upstreams[launch.Key] = Upstream{Launch: launch, Enabled: launch.Enabled}
 	}
-	return d
+	for name, def := range c.Agents {
+		launch, ok := launches.Agents[name]
+		if !ok {
+			launch = config.AgentLaunch{Agent: def}
+		}
+		launch.Name, launch.Project = FullName(project, name), project
+		d.Agents[launch.Name] = Agent{Launch: launch, Enabled: enabled[launch.Name]}
+	}
+}
+
+// FullName is what a harness is called, or an upstream's key is, outside its
+// project: "shop/reviewer". The project "" is the global file.
+func FullName(project, name string) string {
+	if project == "" {
+		return name
+	}
+	return project + "/" + name
+}
+
+// SplitName is the inverse of FullName.
+func SplitName(full string) (project, name string) {
+	if project, name, ok := strings.Cut(full, "/"); ok {
+		return project, name
+	}
+	return "", full
 }
 
 // With returns the desired state under intents, which decide over what the file
@@ -88,6 +169,12 @@ func (d *Desired) With(intents Intents) *Desired {
 		intent := intents.of(UpstreamName(key), u.Launch.Enabled)
 		u.Enabled, u.Nonce = intent.Enabled, intent.Nonce
 		next.Upstreams[key] = u
+	}
+	next.Agents = make(map[string]Agent, len(d.Agents))
+	for name, a := range d.Agents {
+		intent := intents.of(name, a.Enabled)
+		a.Enabled, a.Nonce = intent.Enabled, intent.Nonce
+		next.Agents[name] = a
 	}
 	return &next
 }

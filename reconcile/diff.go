@@ -15,16 +15,16 @@ const serverName = "server"
 // else: a name without a change has no step (HOT-3). It is pure; neither
 // argument is changed or kept, but for strings.
 //
-// This version runs no harnesses. Their definitions and those of profiles are
-// published, updated and unpublished, so that a generation says honestly what
-// it differs in.
+// What has no process has its definition published, updated and unpublished, so
+// that a generation says honestly what it differs in.
 func Diff(d *Desired, o *Observed) Plan {
 	var plan Plan
 	plan = append(plan, diffServer(d, o)...)
 	plan = append(plan, diffUpstreams(d.Upstreams, o.Upstreams)...)
 	plan = append(plan, diffNamed(KindPrompt, byName(d.Prompts), byName(o.Prompts), comparePrompt)...)
-	plan = append(plan, diffNamed(KindHarness, d.Agents, o.Agents, compareAgent)...)
+	plan = append(plan, diffAgents(d.Agents, o)...)
 	plan = append(plan, diffNamed(KindProfile, d.Profiles, o.Profiles, compareProfile)...)
+	plan = append(plan, diffNamed(KindProject, d.Projects, o.Projects, compareProject)...)
 	plan.sort()
 	return plan
 }
@@ -64,7 +64,7 @@ func diffNamed[T any](kind Kind, want, have map[string]T, compare func(a, b T) [
 func byName(list []prompt.Prompt) map[string]prompt.Prompt {
 	m := make(map[string]prompt.Prompt, len(list))
 	for _, p := range list {
-		m[p.Name] = p
+		m[FullName(p.Project, p.Name)] = p
 	}
 	return m
 }
@@ -98,9 +98,9 @@ func upstreamStep(want Upstream, have ObservedUpstream, known bool) Step {
 	case want.Enabled && have.Enabled:
 		return changeStep(want, have)
 	case want.Enabled:
-		return Step{Op: OpStart, Why: whyStart(want, have, known)}
+		return Step{Op: OpStart, Why: whyStart(want.Launch.Enabled, want.Nonce != have.Nonce, known)}
 	case have.Enabled:
-		return Step{Op: OpStop, Why: whyStop(want)}
+		return Step{Op: OpStop, Why: whyStop(want.Launch.Enabled)}
 	default:
 		return Step{} // a definition that is not to run changes nothing
 	}
@@ -111,7 +111,7 @@ func changeStep(want Upstream, have ObservedUpstream) Step {
 	change, changed := CompareLaunch(have.InForce, want.Launch)
 	switch {
 	case want.Nonce != have.Nonce:
-		return restartStep(have, changed)
+		return restartStep(have.State, changed)
 	case have.Pending != nil:
 		return pendingStep(want, have)
 	case change == Respawn:
@@ -126,9 +126,9 @@ func changeStep(want Upstream, have ObservedUpstream) Step {
 // restartStep is the step for a request by hand. It stops first, whatever
 // `update` says: who asks for a restart wants the old process gone, the more so
 // when it hangs. Changes that wait in the file come with it.
-func restartStep(have ObservedUpstream, changed []string) Step {
+func restartStep(state string, changed []string) Step {
 	op, why := OpReplace, "restart requested"
-	if have.State == "failed" || have.State == "stopped" {
+	if state == "failed" || state == "stopped" {
 		op, why = OpStart, "start requested"
 	}
 	if len(changed) > 0 {
@@ -166,19 +166,21 @@ func respawnOp(l config.Launch) Op {
 	return OpSwap
 }
 
-func whyStart(want Upstream, have ObservedUpstream, known bool) string {
+// whyStart says why one that does not run should: file is what its table says,
+// requested that the count of requests has moved.
+func whyStart(file, requested, known bool) string {
 	switch {
 	case !known:
 		return "added"
-	case want.Nonce != have.Nonce || !want.Launch.Enabled:
+	case requested || !file:
 		return "start requested"
 	default:
 		return "enabled = true"
 	}
 }
 
-func whyStop(want Upstream) string {
-	if want.Launch.Enabled {
+func whyStop(file bool) string {
+	if file {
 		return "stop requested"
 	}
 	return "enabled = false"

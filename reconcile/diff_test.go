@@ -150,6 +150,16 @@ func promptOf(name, title, body string) prompt.Prompt {
 	return prompt.Prompt{Name: name, Title: title, Body: []byte(body), Digest: sha256.Sum256([]byte(name + title + body))}
 }
 
+func cmdOf(cmd string) func(*config.AgentLaunch) {
+	return func(l *config.AgentLaunch) { l.Cmd = cmd }
+}
+
+// observedAgent returns a harness that runs.
+func observedAgent(changes ...func(*config.AgentLaunch)) ObservedAgent {
+	a := agentOf("", changes...)
+	return ObservedAgent{Next: a.Launch, Spawned: &a.Launch, Enabled: true, State: "running"}
+}
+
 // evening is a state in force, and night what the files say later.
 func evening() *Observed {
 	return &Observed{
@@ -160,8 +170,14 @@ func evening() *Observed {
 		},
 		Prompts:     []prompt.Prompt{promptOf("ask", "", "?"), promptOf("kept", "", "k"), promptOf("old", "", "o")},
 		PromptPaths: []string{"/p"},
-		Agents:      map[string]config.Agent{"reviewer": {Cmd: "claude"}, "idle": {Cmd: "codex"}},
-		Profiles:    map[string]config.Profile{"day": {Members: []string{"reviewer"}}},
+		Agents: map[string]ObservedAgent{
+			"reviewer": observedAgent(cmdOf("claude")), "scribe": observedAgent(cmdOf("codex")), "writer": observedAgent(), "gone": observedAgent(), "off": observedAgent(),
+		},
+		Defined: map[string]config.AgentLaunch{
+			"reviewer": agentOf("reviewer", cmdOf("claude")).Launch, "scribe": agentOf("scribe", cmdOf("codex")).Launch, "writer": {}, "gone": {}, "off": {}, "idle": agentOf("idle").Launch,
+			"quiet": {},
+		},
+		Profiles: map[string]config.Profile{"day": {Members: []string{"reviewer"}}},
 	}
 }
 
@@ -174,8 +190,17 @@ func night() *Desired {
 		},
 		Prompts:     []prompt.Prompt{promptOf("ask", "Ask", "!"), promptOf("kept", "", "k"), promptOf("new\x1b[2J", "", "n")},
 		PromptPaths: []string{"/p", "/q"},
-		Agents:      map[string]config.Agent{"reviewer": {Cmd: "claude", MCPAllow: []string{"read", "write"}}, "scribe": {}},
-		Profiles:    map[string]config.Profile{"night": {}},
+		Agents: map[string]Agent{
+			"reviewer":      agentOf("reviewer", cmdOf("claude"), func(l *config.AgentLaunch) { l.MCPAllow = []string{"read", "write"} }),
+			"scribe":        agentOf("scribe", cmdOf("claude")),
+			"writer":        {Enabled: true, Nonce: 1},
+			"off":           {},
+			"quiet":         {Launch: agentOf("quiet", cmdOf("codex")).Launch},
+			"shop/reviewer": agentOf("shop/reviewer", func(l *config.AgentLaunch) { l.Enabled = true }),
+			"shop/later":    {},
+		},
+		Projects: map[string]Project{"shop": {Path: "/shop/harness.toml"}},
+		Profiles: map[string]config.Profile{"night": {}},
 	}
 	d.Server.LogLevel = "debug"
 	return d
@@ -243,25 +268,32 @@ func TestDiff_OfNothingIsNothing(t *testing.T) {
 	}
 }
 
+func allow(rights ...string) func(*config.AgentLaunch) {
+	return func(l *config.AgentLaunch) { l.MCPAllow = rights }
+}
+
 func TestC41_DiffTouchesOnlyWhatChanged(t *testing.T) {
 	t.Parallel()
 	base := func() *Desired {
 		return &Desired{
 			Upstreams: map[string]Upstream{"ok": *want()},
-			Agents:    map[string]config.Agent{"reviewer": {MCPAllow: []string{"read"}}},
+			Agents:    map[string]Agent{"reviewer": agentOf("reviewer", allow("read"))},
 		}
 	}
-	o := &Observed{Upstreams: map[string]ObservedUpstream{"ok": *have()}, Agents: base().Agents}
+	o := &Observed{
+		Upstreams: map[string]ObservedUpstream{"ok": *have()}, Agents: map[string]ObservedAgent{"reviewer": observedAgent(allow("read"))},
+		Defined: map[string]config.AgentLaunch{"reviewer": base().Agents["reviewer"].Launch},
+	}
 	tests := map[string]struct {
 		edit func(*Desired)
 		plan string
 	}{
 		"a comment moves every line": {func(d *Desired) {
 			d.Upstreams["ok"] = *want(func(l *config.Launch) { l.Line += 7 })
-			d.Agents = map[string]config.Agent{"reviewer": {MCPAllow: []string{"read"}, Line: 40}}
+			d.Agents["reviewer"] = agentOf("reviewer", allow("read"), func(l *config.AgentLaunch) { l.Line = 40 })
 		}, "nothing to do"},
 		"only mcp_allow": {func(d *Desired) {
-			d.Agents = map[string]config.Agent{"reviewer": {MCPAllow: []string{"read", "write"}}}
+			d.Agents["reviewer"] = agentOf("reviewer", allow("read", "write"))
 		}, "update harness reviewer: mcp_allow changed"},
 		"a new upstream": {func(d *Desired) { d.Upstreams["new"] = *want() }, "start upstream new: added"},
 	}
@@ -283,7 +315,7 @@ func TestNewDesired_TakesTheBareDefinitionOfWhatHasNoLaunch(t *testing.T) {
 		Server:    config.DefaultServer(),
 		Upstreams: map[string]config.Upstream{"found": launch().Upstream, "bare": launch().Upstream},
 	}
-	d := NewDesired(c, map[string]config.Launch{"found": launch()}, nil)
+	d := NewDesired(c, Launches{Upstreams: map[string]config.Launch{"found": launch()}}, nil)
 	if got := d.Upstreams["found"].Launch.Exe; got != "/usr/bin/gitea-mcp" {
 		t.Errorf("found has the program %q", got)
 	}
@@ -294,7 +326,7 @@ func TestNewDesired_TakesTheBareDefinitionOfWhatHasNoLaunch(t *testing.T) {
 
 func TestDesiredWith_LetsIntentsDecide(t *testing.T) {
 	t.Parallel()
-	d := NewDesired(&config.Config{Upstreams: map[string]config.Upstream{"a": {Enabled: true}, "b": {}, "c": {Enabled: true}}}, nil, nil)
+	d := NewDesired(&config.Config{Upstreams: map[string]config.Upstream{"a": {Enabled: true}, "b": {}, "c": {Enabled: true}}}, Launches{}, nil)
 	got := d.With(Intents{
 		"mcp.a": {File: true, Enabled: false},
 		"mcp.b": {File: false, Enabled: true, Nonce: 3},

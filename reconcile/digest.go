@@ -20,7 +20,7 @@ import (
 func (d *Desired) Digest() string {
 	sorted := *d
 	sorted.Prompts = slices.SortedFunc(slices.Values(d.Prompts), func(a, b prompt.Prompt) int {
-		return cmp.Compare(a.Name, b.Name)
+		return cmp.Or(cmp.Compare(a.Project, b.Project), cmp.Compare(a.Name, b.Name))
 	})
 	c := canon{sha256.New()}
 	c.text("harness/desired/v1")
@@ -31,11 +31,11 @@ func (d *Desired) Digest() string {
 // undigested reports whether a field has no part in the digest.
 func undigested(owner reflect.Type, field string) bool {
 	switch owner.Name() + "." + field {
-	case "Launch.EnvDigest": // derived from secrets, with a key of this process
+	case "Launch.EnvDigest", "AgentLaunch.EnvDigest": // derived from secrets, with a key of this process
 		return true
-	case "Launch.ExeErr": // words about Exe, which has a part
+	case "Launch.ExeErr", "AgentLaunch.ExeErr": // words about Exe, which has a part
 		return true
-	case "Upstream.Nonce": // a request, not a state
+	case "Upstream.Nonce", "Agent.Nonce": // a request, not a state
 		return true
 	case "Upstream.Line", "Agent.Line", "Profile.Line": // where it stands has no meaning
 		return true

@@ -18,9 +18,20 @@ func full() *Desired {
 		Upstreams:   map[string]Upstream{"gitea": {Launch: launch(), Enabled: true}},
 		Prompts:     []prompt.Prompt{{Name: "review", Digest: sha256.Sum256([]byte("review"))}},
 		PromptPaths: []string{"/p", "/q"},
-		Agents:      map[string]config.Agent{"reviewer": {Name: "reviewer", Cmd: "claude"}},
+		Agents:      map[string]Agent{"reviewer": agentOf("reviewer", func(l *config.AgentLaunch) { l.Cmd = "claude" })},
 		Profiles:    map[string]config.Profile{"day": {Name: "day", Members: []string{"reviewer"}}},
+		Projects:    map[string]Project{"shop": {Path: "/shop/harness.toml"}},
 	}
+}
+
+// agentOf returns a harness that is to run.
+func agentOf(name string, changes ...func(*config.AgentLaunch)) Agent {
+	var a Agent
+	a.Launch.Name, a.Enabled = name, true
+	for _, c := range changes {
+		c(&a.Launch)
+	}
+	return a
 }
 
 func TestDigest_DependsOnNoOrder(t *testing.T) {
@@ -46,7 +57,7 @@ func TestDigest_TakesAbsentListsForEmptyOnes(t *testing.T) {
 	t.Parallel()
 	absent, empty := &Desired{}, &Desired{
 		Upstreams: map[string]Upstream{}, Prompts: []prompt.Prompt{}, PromptPaths: []string{},
-		Agents: map[string]config.Agent{}, Profiles: map[string]config.Profile{},
+		Agents: map[string]Agent{}, Profiles: map[string]config.Profile{}, Projects: map[string]Project{},
 	}
 	if absent.Digest() != empty.Digest() {
 		t.Error("an absent list and an empty one have different digests")
@@ -55,7 +66,7 @@ func TestDigest_TakesAbsentListsForEmptyOnes(t *testing.T) {
 
 func TestDigest_ChangesOnlyKnowingly(t *testing.T) {
 	t.Parallel()
-	const want = "230671f68b258de4a844f25cb231187c7065e2053e810e81773f1b48c2cca227"
+	const want = "6158037234b5a00c19f0869c2fa20a4f6bdd49a9409442a54879b06f58ff54eb"
 	if got := full().Digest(); got != want {
 		t.Errorf("digest is %s, want %s: it is stored, so an updated daemon counts a new generation where it differs", got, want)
 	}
@@ -101,7 +112,16 @@ func TestDigest_CoversOrExcludesEveryField(t *testing.T) {
 	})
 	t.Run("Agent", func(t *testing.T) {
 		t.Parallel()
-		inDigest(t, map[string]string{"Line": line}, func(d *Desired, v config.Agent) { d.Agents["reviewer"] = v })
+		inDigest(t, map[string]string{
+			"Nonce":             "a request, not a state",
+			"Launch.Agent.Line": line,
+			"Launch.ExeErr":     "words about Exe, which is covered",
+			"Launch.EnvDigest":  "derived from secrets, with a key of the process",
+		}, func(d *Desired, v Agent) { d.Agents["reviewer"] = v })
+	})
+	t.Run("Project", func(t *testing.T) {
+		t.Parallel()
+		inDigest(t, nil, func(d *Desired, v Project) { d.Projects["shop"] = v })
 	})
 	t.Run("Profile", func(t *testing.T) {
 		t.Parallel()

@@ -26,14 +26,21 @@ type Intents map[string]Intent
 func UpstreamName(key string) string { return "mcp." + key }
 
 // EnabledIn returns what a file says about each name: the argument of
-// [Intents.Follow].
+// [Intents.Follow]. The members of the profile that starts by itself are
+// enabled by it, and a project's harnesses by being up, unless their table says
+// no (CLI-6).
 func EnabledIn(c *config.Config) map[string]bool {
 	file := make(map[string]bool, len(c.Upstreams)+len(c.Agents))
 	for key, u := range c.Upstreams {
-		file[UpstreamName(key)] = u.Enabled
+		file[UpstreamName(FullName(c.Project.Name, key))] = u.Enabled
 	}
 	for name, a := range c.Agents {
-		file[name] = a.Enabled
+		file[FullName(c.Project.Name, name)] = a.Enabled || c.Kind == config.Project && !a.EnabledWritten
+	}
+	for _, p := range c.Profiles {
+		for _, member := range p.Members {
+			file[member] = file[member] || p.Autostart
+		}
 	}
 	return file
 }

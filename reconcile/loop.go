@@ -37,6 +37,8 @@ type World interface {
 	Adopt()
 	// Upstreams returns what is in force, by key.
 	Upstreams() map[string]ObservedUpstream
+	// Agents returns the harnesses that were started, by full name.
+	Agents() map[string]ObservedAgent
 	// Do begins one step towards d. A restart by hand may be any of start and
 	// replace; it is told by the nonce.
 	Do(step Step, d *Desired)
@@ -255,7 +257,7 @@ func (l *Loop) plan(desired *Desired) (fresh Plan, stops []Step) {
 		if s.Op == OpStop {
 			stops = append(stops, s)
 		}
-		if !slices.ContainsFunc(l.deferred, func(d Step) bool { return s.Op == d.Op && s.Name == d.Name }) {
+		if !slices.ContainsFunc(l.deferred, func(d Step) bool { return s.Op == d.Op && s.Kind == d.Kind && s.Name == d.Name }) {
 			fresh = append(fresh, s)
 		}
 	}
@@ -277,10 +279,15 @@ func (p Plan) started() []string {
 // as a pass wanted it: it only waits for its publish.
 func (l *Loop) observed() *Observed {
 	d := l.State().Desired
-	return &Observed{
+	o := &Observed{
 		Server: d.Server, Upstreams: l.world.Upstreams(), Prompts: d.Prompts, PromptPaths: d.PromptPaths,
-		Agents: d.Agents, Profiles: d.Profiles,
+		Agents: l.world.Agents(), Defined: make(map[string]config.AgentLaunch, len(d.Agents)),
+		Profiles: d.Profiles, Projects: d.Projects,
 	}
+	for name, a := range d.Agents {
+		o.Defined[name] = a.Launch
+	}
+	return o
 }
 
 // number counts the generation up when the plan has a step (HOT-7). A daemon

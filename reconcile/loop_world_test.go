@@ -112,7 +112,7 @@ func (f *fleet) write(tables ...config.Launch) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	prompts := f.file.Desired
-	f.file = Loaded{Desired: NewDesired(c, launches, nil), File: EnabledIn(c)}
+	f.file = Loaded{Desired: NewDesired(c, Launches{Upstreams: launches}, nil), File: EnabledIn(c)}
 	if prompts != nil {
 		f.file.Desired.Prompts = prompts.Prompts
 	}
@@ -222,6 +222,9 @@ func (f *fleet) Upstreams() map[string]ObservedUpstream {
 	}
 	return all
 }
+
+// Agents implements [World]; the loop's own part in them is what Diff says.
+func (f *fleet) Agents() map[string]ObservedAgent { return nil }
 
 // Do implements [World].
 func (f *fleet) Do(step Step, d *Desired) {

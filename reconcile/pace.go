@@ -45,6 +45,9 @@ func (p *pacer) open(now time.Time, started []string) {
 // forget notes that nobody waits any more for what is to be stopped.
 func (p *pacer) forget(stops []Step) {
 	for _, s := range stops {
+		if s.Kind != KindUpstream {
+			continue
+		}
 		is := func(name string) bool { return name == s.Name }
 		p.begun, p.late = slices.DeleteFunc(p.begun, is), slices.DeleteFunc(p.late, is)
 	}

@@ -13,9 +13,10 @@ type Op string
 
 // The operations.
 const (
-	// OpStart begins to run an upstream that is not running.
+	// OpStart begins to run an upstream or a harness that is not running.
 	OpStart Op = "start"
-	// OpStop takes an upstream out of the catalog and then ends it.
+	// OpStop ends a harness, or takes an upstream out of the catalog and then
+	// ends it.
 	OpStop Op = "stop"
 	// OpSwap starts the new process beside the old one, and ends the old one when
 	// the catalog has switched.
@@ -24,8 +25,9 @@ const (
 	OpReplace Op = "replace"
 	// OpUpdate applies in place.
 	OpUpdate Op = "update"
-	// OpPending notes a change that waits for something. Diff never plans it; it
-	// is what a swap is called whose new process did not come up.
+	// OpPending notes a change that waits for something: of a harness, for its
+	// next start (HOT-5). It is also what a swap is called whose new process did
+	// not come up.
 	OpPending Op = "pending"
 	// OpPublish makes a prompt or a definition visible.
 	OpPublish Op = "publish"
@@ -91,7 +93,7 @@ func (s Step) Phases() []Phase {
 	case OpReplace:
 		return []Phase{PhaseStop, PhaseStart, PhasePublish}
 	case OpPending:
-		return nil
+		return nil // nothing happens before its time comes
 	default: // OpUpdate, OpPublish, OpUnpublish
 		return []Phase{PhasePublish}
 	}
@@ -103,7 +105,7 @@ func (s Step) moment() int {
 	switch {
 	case s.Op == OpStop:
 		return after
-	case s.Kind == KindUpstream, s.Kind == KindServer:
+	case s.Kind == KindUpstream, s.Kind == KindServer, s.Kind == KindHarness:
 		return before
 	default:
 		return during

@@ -58,9 +58,41 @@ func prompts() *rapid.Generator[[]prompt.Prompt] {
 	})
 }
 
-func agents() *rapid.Generator[map[string]config.Agent] {
-	return rapid.MapOf(names(), rapid.Custom(func(t *rapid.T) config.Agent {
-		return config.Agent{Cmd: rapid.SampledFrom([]string{"claude", "codex"}).Draw(t, "cmd"), Line: rapid.Int().Draw(t, "line")}
+func agentLaunches() *rapid.Generator[config.AgentLaunch] {
+	return rapid.Custom(func(t *rapid.T) config.AgentLaunch {
+		var l config.AgentLaunch
+		l.Cmd = rapid.SampledFrom([]string{"claude", "codex"}).Draw(t, "cmd")
+		l.Description = rapid.SampledFrom([]string{"", "d"}).Draw(t, "description")
+		l.Line = rapid.Int().Draw(t, "line")
+		return l
+	})
+}
+
+func agents() *rapid.Generator[map[string]Agent] {
+	return rapid.MapOf(names(), rapid.Custom(func(t *rapid.T) Agent {
+		return Agent{
+			Launch:  agentLaunches().Draw(t, "launch"),
+			Enabled: rapid.Bool().Draw(t, "enabled"),
+			Nonce:   rapid.Uint64Range(0, 2).Draw(t, "nonce"),
+		}
+	}))
+}
+
+func observedAgents() *rapid.Generator[map[string]ObservedAgent] {
+	return rapid.MapOf(names(), rapid.Custom(func(t *rapid.T) ObservedAgent {
+		return ObservedAgent{
+			Next:    agentLaunches().Draw(t, "next"),
+			Spawned: rapid.Ptr(agentLaunches(), true).Draw(t, "spawned"),
+			Enabled: rapid.Bool().Draw(t, "enabled"),
+			Nonce:   rapid.Uint64Range(0, 2).Draw(t, "nonce"),
+			State:   rapid.SampledFrom([]string{"stopped", "starting", "running", "restarting", "degraded", "failed"}).Draw(t, "state"),
+		}
+	}))
+}
+
+func projects() *rapid.Generator[map[string]Project] {
+	return rapid.MapOf(names(), rapid.Custom(func(t *rapid.T) Project {
+		return Project{Path: rapid.SampledFrom([]string{"/a", "/b"}).Draw(t, "path")}
 	}))
 }
 
@@ -91,6 +123,7 @@ func desired() *rapid.Generator[*Desired] {
 			PromptPaths: paths().Draw(t, "paths"),
 			Agents:      agents().Draw(t, "agents"),
 			Profiles:    profiles().Draw(t, "profiles"),
+			Projects:    projects().Draw(t, "projects"),
 		}
 	})
 }
@@ -102,8 +135,10 @@ func observed() *rapid.Generator[*Observed] {
 			Upstreams:   rapid.MapOf(names(), observedUpstreams()).Draw(t, "upstreams"),
 			Prompts:     prompts().Draw(t, "prompts"),
 			PromptPaths: paths().Draw(t, "paths"),
-			Agents:      agents().Draw(t, "agents"),
+			Agents:      observedAgents().Draw(t, "agents"),
+			Defined:     rapid.MapOf(names(), agentLaunches()).Draw(t, "defined"),
 			Profiles:    profiles().Draw(t, "profiles"),
+			Projects:    projects().Draw(t, "projects"),
 		}
 	})
 }
@@ -113,6 +148,10 @@ func observed() *rapid.Generator[*Observed] {
 func apply(d *Desired, o *Observed, plan Plan, up func(name string) bool) *Observed {
 	next := *o
 	next.Upstreams, next.Agents, next.Profiles = copied(o.Upstreams), copied(o.Agents), copied(o.Profiles)
+	next.Projects, next.Defined = copied(o.Projects), map[string]config.AgentLaunch{}
+	for name, a := range d.Agents {
+		next.Defined[name] = a.Launch
+	}
 	next.Prompts = slices.Clone(o.Prompts)
 	for _, step := range plan {
 		switch step.Kind {
@@ -126,10 +165,11 @@ func apply(d *Desired, o *Observed, plan Plan, up func(name string) bool) *Obser
 				next.Prompts = append(next.Prompts, byName(d.Prompts)[step.Name])
 			}
 		case KindHarness:
-			applyNamed(next.Agents, step, d.Agents)
+			applyAgent(&next, step, d.Agents[step.Name])
 		case KindProfile:
 			applyNamed(next.Profiles, step, d.Profiles)
-		case KindProject: // never planned so far
+		case KindProject:
+			applyNamed(next.Projects, step, d.Projects)
 		}
 	}
 	return &next
@@ -147,6 +187,25 @@ func applyNamed[T any](have map[string]T, step Step, want map[string]T) {
 	if step.Op != OpUnpublish {
 		have[step.Name] = want[step.Name]
 	}
+}
+
+func applyAgent(o *Observed, step Step, want Agent) {
+	a := o.Agents[step.Name]
+	switch step.Op {
+	case OpStart, OpReplace:
+		a = ObservedAgent{Next: want.Launch, Spawned: &want.Launch, Enabled: true, Nonce: want.Nonce, State: "running"}
+	case OpUpdate, OpPending:
+		if !a.Enabled {
+			return // its definition is published, and nothing else
+		}
+		a.Next = want.Launch
+	case OpStop:
+		delete(o.Agents, step.Name)
+		return
+	default: // nothing has a process
+		return
+	}
+	o.Agents[step.Name] = a
 }
 
 func applyUpstream(o *Observed, step Step, want Upstream, up bool) {
@@ -200,6 +259,7 @@ func TestDiff_NamesNothingThatDidNotChange(t *testing.T) {
 			keep(to.Upstreams, from.Upstreams, name)
 			keep(to.Agents, from.Agents, name)
 			keep(to.Profiles, from.Profiles, name)
+			keep(to.Projects, from.Projects, name)
 			to.Prompts = keepPrompt(to.Prompts, from.Prompts, name)
 		}
 		for _, step := range Diff(to, o) {
@@ -267,7 +327,7 @@ func TestPlan_KeepsTheOrderOfEachName(t *testing.T) {
 			}
 			phases[me] = step.Phases()
 			want, ok := orders[step.Op]
-			if !ok {
+			if !ok && step.Op != OpPending {
 				want = []Phase{PhasePublish}
 			}
 			if diff := cmp.Diff(want, phases[me]); diff != "" {
@@ -286,7 +346,7 @@ func TestPlan_IsCutAtItsPublish(t *testing.T) {
 			t.Fatalf("the parts are not the whole (-want +got):\n%s", diff)
 		}
 		for _, step := range before {
-			if step.Op == OpStop || step.Kind != KindUpstream && step.Kind != KindServer {
+			if step.Op == OpStop || step.Kind != KindUpstream && step.Kind != KindServer && step.Kind != KindHarness {
 				t.Fatalf("before the publish: %s", step)
 			}
 		}
@@ -296,7 +356,7 @@ func TestPlan_IsCutAtItsPublish(t *testing.T) {
 			}
 		}
 		for _, step := range at {
-			if step.Kind == KindUpstream || step.Kind == KindServer {
+			if step.Kind == KindUpstream || step.Kind == KindServer || step.Kind == KindHarness {
 				t.Fatalf("at the publish: %s", step)
 			}
 		}

@@ -7,9 +7,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// completeUpstreams offers the upstreams that are not named yet. Without a
-// daemon there is nothing to offer.
-func (g *globals) completeUpstreams(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+// completeUnits offers the harnesses and upstreams that are not named yet.
+// Without a daemon there is nothing to offer.
+func (g *globals) completeUnits(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	c, err := g.client(cmd.Context())
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -19,7 +19,7 @@ func (g *globals) completeUpstreams(cmd *cobra.Command, args []string, _ string)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	var names []string
+	names := g.harnessNames(cmd.Context(), args)
 	for _, u := range s.Upstreams {
 		if name := "mcp." + u.Name; !slices.Contains(args, name) {
 			names = append(names, name)

@@ -14,10 +14,10 @@ func newLogsCmd(g *globals) *cobra.Command {
 	var lines int
 	var follow, raw bool
 	cmd := &cobra.Command{
-		Use:               "logs mcp.KEY",
-		Short:             "Show what an upstream wrote to its stderr",
-		Args:              exactly(1, "the name of one upstream, such as mcp.gitea"),
-		ValidArgsFunction: g.completeUpstreams,
+		Use:               "logs NAME",
+		Short:             "Show what a harness printed, or an upstream wrote to its stderr",
+		Args:              exactly(1, "one name: of a harness, or of an upstream such as mcp.gitea"),
+		ValidArgsFunction: g.completeUnits,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if lines < 0 {
 				return usagef("-n must not be negative")

@@ -45,9 +45,10 @@ func newRoot(s streams, kill <-chan struct{}) *cobra.Command {
 	root.AddCommand(
 		newDaemonCmd(g, kill), newStatusCmd(g), newReloadCmd(g), newValidateCmd(g), newInitCmd(g), newMCPCmd(),
 		newToolsCmd(g), newCallCmd(g), newPromptsCmd(g), newLogsCmd(g), newEventsCmd(g), newDemoCmd(),
-		newUnitsCmd(g, "start", "Start upstreams, and wait until they run"),
-		newUnitsCmd(g, "stop", "Stop upstreams, and wait until they are stopped"),
-		newUnitsCmd(g, "restart", "Restart upstreams, and wait until they run"),
+		newListCmd(g), newDescribeCmd(g), newAttachCmd(g),
+		newUnitsCmd(g, "start", "Start harnesses and upstreams, and wait until they run"),
+		newUnitsCmd(g, "stop", "Stop harnesses and upstreams, and wait until they are stopped"),
+		newUnitsCmd(g, "restart", "Restart harnesses and upstreams, and wait until they run"),
 		newVersionCmd(),
 	)
 	root.SetHelpCommand(newHelpCmd(root))

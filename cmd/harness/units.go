@@ -14,10 +14,10 @@ import (
 func newUnitsCmd(g *globals, verb, short string) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:               verb + " mcp.KEY...",
+		Use:               verb + " NAME...",
 		Short:             short,
-		Args:              atLeast(1, "the names of upstreams, such as mcp.gitea"),
-		ValidArgsFunction: g.completeUpstreams,
+		Args:              atLeast(1, "names: of harnesses, or of upstreams such as mcp.gitea"),
+		ValidArgsFunction: g.completeUnits,
 		RunE: func(cmd *cobra.Command, names []string) error {
 			c, err := g.client(cmd.Context())
 			if err != nil {

@@ -180,11 +180,11 @@ func TestLoad_KnowsNoVariableAndNoHomeByDefault(t *testing.T) {
 	}
 }
 
-func TestLoad_WarnsOnceOfWhatThisVersionDoesNotRun(t *testing.T) {
+func TestLoad_WarnsOnceOfWhatThisVersionDoesNotActOn(t *testing.T) {
 	_, warnings, faults := load(goodFile(t, "everything.toml"), config.Global)
 	want := config.Warnings{{
-		File: "/cfg/harness.toml", Line: 34, Key: "harness.reviewer",
-		Message: "this version checks [harness.*], [profile.*] and mcp_allow but does not run them yet",
+		File: "/cfg/harness.toml", Line: 44, Key: "harness.reviewer.mcp_bridge",
+		Message: "this version checks adapter, env_pass and mcp_bridge but does not act on it yet",
 	}}
 	if diff := cmp.Diff(want, warnings); diff != "" || len(faults) > 0 {
 		t.Errorf("warnings (-want +got):\n%s\nfaults: %v", diff, faults)
@@ -210,7 +210,6 @@ mcp = ["gitae", "git*", "*"]
 	}
 	want := []string{
 		"/cfg/harness.toml:3: mcp.prompts.paths[2]: the same directory is named before",
-		"/cfg/harness.toml:6: harness.a: this version checks [harness.*] but does not run them yet",
 		`/cfg/harness.toml:8: harness.a.mcp: "gitae" matches no [mcp.*] of this file, did you mean "gitea"?`,
 	}
 	if diff := cmp.Diff(want, got); diff != "" || len(faults) > 0 {

@@ -21,20 +21,16 @@ func refused() map[string]func(Upstream) bool {
 	}
 }
 
-// idle are the places of the tables and keys that are checked in full and are
-// part of the desired state, but that nothing acts upon yet.
+// idle are the places of the keys that are checked in full and are part of the
+// desired state, but that nothing acts upon yet.
 func (l *loader) idle(cfg *Config) map[string][]place {
 	found := map[string][]place{}
 	for name := range cfg.Agents {
-		at := place("").key("harness").key(name)
-		found["[harness.*]"] = append(found["[harness.*]"], at)
-		if grant := at.key("mcp_allow"); l.written(grant) {
-			found["mcp_allow"] = append(found["mcp_allow"], grant)
+		for _, key := range []string{"adapter", "mcp_bridge", "env_pass"} {
+			if at := place("").key("harness").key(name).key(key); l.written(at) {
+				found[key] = append(found[key], at)
+			}
 		}
-	}
-	for name := range cfg.Profiles {
-		at := place("").key("profile").key(name)
-		found["[profile.*]"] = append(found["[profile.*]"], at)
 	}
 	return found
 }
@@ -71,5 +67,5 @@ func (l *loader) warnIdle(cfg *Config) {
 	first := slices.MinFunc(all, func(a, b place) int {
 		return cmp.Or(cmp.Compare(l.line(a), l.line(b)), cmp.Compare(a, b))
 	})
-	l.warn(first, "this version checks %s but does not run them yet", enumerate(sorted(idle)))
+	l.warn(first, "this version checks %s but does not act on it yet", enumerate(sorted(idle)))
 }

@@ -81,6 +81,20 @@ func (c *Client) units(ctx context.Context, path string, names []string) ([]Unit
 	return states.Units, nil
 }
 
+// List describes the harnesses of one project, or all ("").
+func (c *Client) List(ctx context.Context, project string) ([]Harness, error) {
+	list, err := fetch[HarnessList](ctx, c, http.MethodGet, "/v1/harnesses?"+url.Values{"project": {project}}.Encode(), nil)
+	if err != nil {
+		return nil, err
+	}
+	return list.Harnesses, nil
+}
+
+// Describe returns one harness with its definition.
+func (c *Client) Describe(ctx context.Context, name string) (*Description, error) {
+	return fetch[Description](ctx, c, http.MethodGet, "/v1/harness?"+url.Values{"name": {name}}.Encode(), nil)
+}
+
 // Prompts lists the prompts that are served.
 func (c *Client) Prompts(ctx context.Context) ([]PromptInfo, error) {
 	list, err := fetch[PromptList](ctx, c, http.MethodGet, "/v1/prompts", nil)

@@ -34,7 +34,7 @@ func DialSession(ctx context.Context, socket, token string) (*net.UnixConn, erro
 	if err != nil {
 		return nil, err
 	}
-	if err := upgrade(ctx, conn, token); err != nil {
+	if err := upgrade(ctx, conn, upgradeRequest("/v1/session", upgradeMCP, token)); err != nil {
 		conn.Close()
 		return nil, err
 	}
@@ -42,7 +42,7 @@ func DialSession(ctx context.Context, socket, token string) (*net.UnixConn, erro
 }
 
 // upgrade does the exchange in front of a session, within ctx.
-func upgrade(ctx context.Context, conn *net.UnixConn, token string) error {
+func upgrade(ctx context.Context, conn *net.UnixConn, request string) error {
 	deadline := time.Now().Add(upgradeTimeout)
 	if own, ok := ctx.Deadline(); ok && own.Before(deadline) {
 		deadline = own
@@ -52,7 +52,7 @@ func upgrade(ctx context.Context, conn *net.UnixConn, token string) error {
 	}
 	// A cancelled caller is not kept waiting for the deadline.
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
-	err := exchange(conn, token)
+	err := exchange(conn, request)
 	if !stop() && err == nil {
 		err = ctx.Err()
 	}
@@ -66,8 +66,8 @@ func upgrade(ctx context.Context, conn *net.UnixConn, token string) error {
 }
 
 // exchange sends the request and reads its answer, which is 101 or a problem.
-func exchange(conn *net.UnixConn, token string) error {
-	if _, err := io.WriteString(conn, upgradeRequest(token)); err != nil {
+func exchange(conn *net.UnixConn, request string) error {
+	if _, err := io.WriteString(conn, request); err != nil {
 		return err
 	}
 	raw, err := readHead(conn)
@@ -92,12 +92,12 @@ func exchange(conn *net.UnixConn, token string) error {
 }
 
 // upgradeRequest is the request in full.
-func upgradeRequest(token string) string {
+func upgradeRequest(path, protocol, token string) string {
 	line := ""
 	if plainToken(token) {
 		line = headerToken + ": " + token + "\r\n"
 	}
-	return "GET /v1/session HTTP/1.1\r\nHost: harness\r\nConnection: Upgrade\r\nUpgrade: " + upgradeMCP +
+	return "GET " + path + " HTTP/1.1\r\nHost: harness\r\nConnection: Upgrade\r\nUpgrade: " + protocol +
 		"\r\n" + headerAPI + ": " + APIVersion() + "\r\n" + line + "\r\n"
 }
 

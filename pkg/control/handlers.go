@@ -75,6 +75,15 @@ func (s *Server) prompts(w http.ResponseWriter, r *http.Request) {
 	reply(w, PromptList{Prompts: prompts}, err)
 }
 
+func (s *Server) harnesses(w http.ResponseWriter, r *http.Request) {
+	answer(w, HarnessList{Harnesses: s.ops.List(r.URL.Query().Get("project"))})
+}
+
+func (s *Server) harness(w http.ResponseWriter, r *http.Request) {
+	d, err := s.ops.Describe(r.URL.Query().Get("name"))
+	reply(w, d, err)
+}
+
 func (s *Server) reload(w http.ResponseWriter, r *http.Request) {
 	var req ReloadRequest
 	if err := decode(w, r, &req); err != nil {

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"harness/pkg/wire"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -27,7 +29,30 @@ type fakeOps struct {
 	units   func(ctx context.Context, word string, names []string) ([]UnitState, error)
 	prompts []PromptInfo
 	session func(context.Context, *net.UnixConn, Hello)
+	attach  func(AttachRequest) (Terminal, error)
+	list    []Harness
 }
+
+func (f *fakeOps) List(project string) []Harness {
+	var list []Harness
+	for _, h := range f.list {
+		if project == "" || h.Project != nil && *h.Project == project {
+			list = append(list, h)
+		}
+	}
+	return list
+}
+
+func (f *fakeOps) Describe(name string) (*Description, error) {
+	for _, h := range f.list {
+		if h.Name == name {
+			return &Description{Harness: h}, nil
+		}
+	}
+	return nil, &Problem{Code: wire.UnknownHarness, Message: "nobody"}
+}
+
+func (f *fakeOps) Attach(req AttachRequest) (Terminal, error) { return f.attach(req) }
 
 func (f *fakeOps) Status(ctx context.Context) (*Status, error) { return f.status(ctx) }
 

@@ -39,6 +39,11 @@ type Ops interface {
 	Stop(ctx context.Context, names []string) ([]UnitState, error)
 	Restart(ctx context.Context, names []string) ([]UnitState, error)
 	Prompts(ctx context.Context) ([]PromptInfo, error)
+	// List describes the harnesses of one project, or all ("").
+	List(project string) []Harness
+	Describe(name string) (*Description, error)
+	// Attach opens a look at a harness's terminal, which the caller closes.
+	Attach(req AttachRequest) (Terminal, error)
 	// ServeSession serves an agent on a connection of its own until the agent
 	// is gone or ctx ends, whichever is first. It owns conn and closes it.
 	ServeSession(ctx context.Context, conn *net.UnixConn, hello Hello)
@@ -151,6 +156,9 @@ func (s *Server) handler(alive context.Context) http.Handler {
 	mux.HandleFunc("POST /v1/start", s.units(s.ops.Start))
 	mux.HandleFunc("POST /v1/stop", s.units(s.ops.Stop))
 	mux.HandleFunc("POST /v1/restart", s.units(s.ops.Restart))
+	mux.HandleFunc("GET /v1/harnesses", s.harnesses)
+	mux.HandleFunc("GET /v1/harness", s.harness)
+	mux.HandleFunc("GET /v1/attach", func(w http.ResponseWriter, r *http.Request) { s.attach(alive, w, r) })
 	mux.HandleFunc("GET /v1/session", func(w http.ResponseWriter, r *http.Request) { s.session(alive, w, r) })
 	mux.HandleFunc("/", unknownPath)
 	return versioned(mux)

@@ -14,8 +14,8 @@ import (
 
 // switching is the head of the answer to an upgrade, in full: whatever follows
 // it belongs to the session.
-func switching() string {
-	return "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + upgradeMCP +
+func switching(protocol string) string {
+	return "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + protocol +
 		"\r\n" + headerAPI + ": " + APIVersion() + "\r\n\r\n"
 }
 
@@ -31,7 +31,7 @@ func (s *Server) session(alive context.Context, w http.ResponseWriter, r *http.R
 		})
 		return
 	}
-	who, hello, err := hijack(w, r)
+	who, hello, err := hijack(w, r, upgradeMCP)
 	if err != nil {
 		s.opt.Logger.Warn("session refused", "error", err)
 		return
@@ -54,7 +54,7 @@ func (s *Server) begin(session func()) bool {
 }
 
 // hijack takes the connection from the HTTP server and answers the upgrade.
-func hijack(w http.ResponseWriter, r *http.Request) (*guest, Hello, error) {
+func hijack(w http.ResponseWriter, r *http.Request, protocol string) (*guest, Hello, error) {
 	who, ok := r.Context().Value(guestKey{}).(*guest)
 	if !ok {
 		return nil, Hello{}, errors.New("the connection is not a guest's")
@@ -65,7 +65,7 @@ func hijack(w http.ResponseWriter, r *http.Request) (*guest, Hello, error) {
 	}
 	hello := Hello{Token: r.Header.Get(headerToken), PID: who.peer.pid}
 	if hello.Early, err = early(buffers.Reader); err == nil {
-		err = greet(who)
+		err = greet(who, protocol)
 	}
 	if err != nil {
 		conn.Close()
@@ -87,11 +87,11 @@ func early(r *bufio.Reader) ([]byte, error) {
 
 // greet sends the head of the answer and leaves the connection without
 // deadlines.
-func greet(who *guest) error {
+func greet(who *guest, protocol string) error {
 	if err := who.SetDeadline(time.Now().Add(headerTimeout)); err != nil {
 		return err
 	}
-	if _, err := io.WriteString(who, switching()); err != nil {
+	if _, err := io.WriteString(who, switching(protocol)); err != nil {
 		return err
 	}
 	return who.SetDeadline(time.Time{})

@@ -68,7 +68,7 @@ func TestSession_LosesNothingThatCameEarly(t *testing.T) {
 	hellos := make(chan Hello, 1)
 	d := serve(t, echo(hellos))
 	early := strings.Repeat("early\n", 1000)
-	conn := d.raw(t, upgradeRequest("")+early)
+	conn := d.raw(t, upgradeRequest("/v1/session", upgradeMCP, "")+early)
 	r := bufio.NewReader(conn)
 	resp, err := http.ReadResponse(r, nil)
 	if err != nil {
@@ -141,7 +141,7 @@ func TestDialSession_SaysWhyThereIsNone(t *testing.T) {
 
 func TestDialSession_ReadsAHeadThatArrivesInPieces(t *testing.T) {
 	t.Parallel()
-	conn, err := DialSession(t.Context(), answering(t, switching()+"first line\n"), "")
+	conn, err := DialSession(t.Context(), answering(t, switching(upgradeMCP)+"first line\n"), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +174,7 @@ func TestDialSession_StopsWaitingWhenItIsTold(t *testing.T) {
 }
 
 func FuzzParseHead(f *testing.F) {
-	for _, seed := range []string{switching(), "HTTP/1.1 500 X\r\nContent-Length: 44\r\n\r\n", "HTTP/1.1 200", "", "HTTP/1.1 200 \r\n:\r\n"} {
+	for _, seed := range []string{switching(upgradeMCP), "HTTP/1.1 500 X\r\nContent-Length: 44\r\n\r\n", "HTTP/1.1 200", "", "HTTP/1.1 200 \r\n:\r\n"} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {

@@ -120,6 +120,57 @@ type Event struct {
 	Message    string    `json:"message"`
 }
 
+// Harness is one harness as it is now (CLI-3).
+type Harness struct {
+	Name          string       `json:"name"` // "<project>/<name>" for a project's
+	State         string       `json:"state"`
+	Enabled       bool         `json:"enabled"`
+	PID           *int         `json:"pid"`
+	Restarts      int          `json:"restarts"`
+	LastExit      *Exit        `json:"last_exit"`
+	UptimeMS      *int64       `json:"uptime_ms"` // null where nothing runs
+	Project       *string      `json:"project"`
+	Profiles      List[string] `json:"profiles"`
+	ConfigPending bool         `json:"config_pending"` // a changed definition waits for the next start (HOT-5)
+	Description   *string      `json:"description"`
+}
+
+// Exit is how a process ended: one of code and signal is null.
+type Exit struct {
+	Code   *int      `json:"code"`
+	Signal *string   `json:"signal"`
+	At     time.Time `json:"at"`
+}
+
+// HarnessList is the answer of "harness list --json" and "harness ps --json".
+type HarnessList struct {
+	Harnesses List[Harness] `json:"harnesses"`
+}
+
+// Description is the answer of "harness describe --json".
+type Description struct {
+	Harness
+	Definition Definition `json:"definition"`
+}
+
+// Definition is what a file says of a harness, without the values of its
+// environment.
+type Definition struct {
+	Cmd            string       `json:"cmd"`
+	Args           List[string] `json:"args"`
+	EnvFile        *string      `json:"env_file"`
+	Env            List[string] `json:"env"` // the names
+	Workdir        string       `json:"workdir"`
+	RestartDelayMS int64        `json:"restart_delay_ms"`
+	Enabled        bool         `json:"enabled"`
+	Description    string       `json:"description"`
+	MCPAllow       List[string] `json:"mcp_allow"`
+	MCPBridge      bool         `json:"mcp_bridge"`
+	Adapter        string       `json:"adapter"`
+	MCP            List[string] `json:"mcp"`
+	EnvPass        List[string] `json:"env_pass"`
+}
+
 // PromptInfo is one prompt as "harness prompts --json" lists it.
 type PromptInfo struct {
 	Name        string               `json:"name"`

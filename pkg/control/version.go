@@ -22,6 +22,9 @@ const (
 // upgradeMCP is the protocol that GET /v1/session upgrades to.
 const upgradeMCP = "mcp"
 
+// upgradeTTY is the protocol that GET /v1/attach upgrades to: frames.
+const upgradeTTY = "harness-tty"
+
 // APIVersion returns the version of the interface this program speaks, as
 // major.minor.
 func APIVersion() string { return fmt.Sprintf("%d.%d", apiMajor, apiMinor) }

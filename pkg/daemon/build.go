@@ -4,13 +4,17 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
+	"harness/pkg/agent"
 	"harness/pkg/broker"
 	"harness/pkg/config"
 	"harness/pkg/control"
+	"harness/pkg/identity"
 	"harness/pkg/proc"
+	"harness/pkg/run"
 	"harness/pkg/upstream"
 	"harness/reconcile"
 	"harness/watch"
@@ -26,6 +30,9 @@ type daemon struct {
 	broker  *broker.Broker
 	host    *proc.Host
 	pool    *upstream.Pool
+	agents  *agent.Pool
+	ids     *identity.Store
+	runs    *run.Store
 	loop    *reconcile.Loop
 	control *control.Server
 }
@@ -38,8 +45,9 @@ func build(opt Options, state *stateDir, level *slog.LevelVar, log *slog.Logger)
 	emit := emitTo(hub)
 	d := &daemon{
 		opt: opt, log: log, limits: newLimits(defaults), saver: newSaver(state, log),
-		watcher: watch.New(watch.Options{Settle: defaults.Settle, Logger: log}),
+		watcher: watch.New(watch.Options{Settle: defaults.Settle, Logger: log}), ids: &identity.Store{},
 	}
+	d.runs = run.NewStore(filepath.Join(state.path, "runs"), d.limits.keepRuns, log)
 	logs, err := state.sub("logs")
 	if err != nil {
 		return nil, err
@@ -60,9 +68,15 @@ func build(opt Options, state *stateDir, level *slog.LevelVar, log *slog.Logger)
 		Changed: func() { d.loop.Wake() }, Event: func(e upstream.Event) { tell(log, emit, e) },
 		Version: opt.Version, Server: defaults,
 	})
+	d.agents = agent.NewPool(agent.Options{
+		Host: d.host, LogDir: logs, Env: environment, ReadFile: ReadRegular, Logger: log, Server: defaults,
+		FindExe: func(cmd string) (string, error) { return upstream.FindExe(cmd, os.Getenv("PATH")) },
+		Prepare: wiring{d.ids, opt.Paths.Socket}.prepare, Runs: recorder{d.runs},
+		Changed: func() { d.loop.Wake() }, Event: func(e agent.Event) { tellAgent(log, emit, e) },
+	})
 	d.loop = reconcile.NewLoop(d.world(state, level, emit), d.watcher.Dirty(), state.loadFleet(opt.Paths.Config))
 	d.control = control.NewServer(&ops{
-		loop: d.loop, pool: d.pool, broker: d.broker, watcher: d.watcher, limits: d.limits, saved: d.saver.wait,
+		loop: d.loop, pool: d.pool, agents: d.agents, runs: d.runs, ids: d.ids, broker: d.broker, watcher: d.watcher, limits: d.limits, saved: d.saver.wait,
 		version: opt.Version, config: opt.Paths.Config, logs: logs, started: time.Now(),
 	}, control.Options{Version: opt.Version, Logger: log, UID: os.Getuid(), Events: hub})
 	return d, nil
@@ -74,7 +88,7 @@ func (d *daemon) world(state *stateDir, level *slog.LevelVar, emit emitter) *wor
 	env := config.Env{Home: d.opt.Home, Lookup: os.LookupEnv}
 	return &world{
 		loader: newLoader(d.opt.Paths.Config, good, env, d.watcher, d.saver.put, d.log),
-		pool:   d.pool, broker: d.broker, merge: broker.Merge, save: d.saver.put, settle: d.watcher.SetSettle,
+		pool:   d.pool, agents: d.agents, broker: d.broker, merge: broker.Merge, save: d.saver.put, settle: d.watcher.SetSettle,
 		limits: d.limits, level: level, log: d.log, emit: emit, version: d.opt.Version,
 	}
 }

@@ -195,8 +195,8 @@ func until(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// agent is one MCP session.
-type agent struct {
+// session is one MCP session.
+type session struct {
 	t    *testing.T
 	conn *net.UnixConn
 	last int
@@ -215,13 +215,13 @@ type answer struct {
 }
 
 // connect opens a session and greets.
-func (r *running) connect() *agent {
+func (r *running) connect() *session {
 	r.t.Helper()
 	conn, err := control.DialSession(r.t.Context(), r.paths.Socket, "")
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	a := &agent{t: r.t, conn: conn, waiting: map[int]chan answer{}, changed: map[string]int{}, ended: make(chan struct{})}
+	a := &session{t: r.t, conn: conn, waiting: map[int]chan answer{}, changed: map[string]int{}, ended: make(chan struct{})}
 	go a.read()
 	r.t.Cleanup(a.close)
 	a.ask("initialize", `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"test","version":"1"}}`)
@@ -230,13 +230,13 @@ func (r *running) connect() *agent {
 }
 
 // close ends the session.
-func (a *agent) close() {
+func (a *session) close() {
 	_ = a.conn.Close()
 	<-a.ended
 }
 
 // read takes in what the daemon says, until the session ends.
-func (a *agent) read() {
+func (a *session) read() {
 	defer close(a.ended)
 	in := bufio.NewScanner(a.conn)
 	in.Buffer(nil, 1<<20)
@@ -268,7 +268,7 @@ func (a *agent) read() {
 }
 
 // ask sends a request and waits for its answer.
-func (a *agent) ask(method, params string) answer {
+func (a *session) ask(method, params string) answer {
 	c := make(chan answer, 1)
 	a.mu.Lock()
 	if a.waiting == nil {
@@ -285,7 +285,7 @@ func (a *agent) ask(method, params string) answer {
 
 // call calls a tool with a text and returns the text of the result, or how it
 // failed.
-func (a *agent) call(tool, text string) string {
+func (a *session) call(tool, text string) string {
 	r := a.ask("tools/call", fmt.Sprintf(`{"name":%q,"arguments":{"text":%q}}`, tool, text))
 	var result struct {
 		Content []struct{ Text string }
@@ -297,7 +297,7 @@ func (a *agent) call(tool, text string) string {
 }
 
 // names lists tools or prompts.
-func (a *agent) names(kind string) string {
+func (a *session) names(kind string) string {
 	a.t.Helper()
 	var list map[string][]struct{ Name string }
 	if err := json.Unmarshal(a.ask(kind+"/list", "{}").Result, &list); err != nil {
@@ -311,7 +311,7 @@ func (a *agent) names(kind string) string {
 }
 
 // heard is how many notifications of a kind came so far.
-func (a *agent) heard(kind string) int {
+func (a *session) heard(kind string) int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.changed[kind]

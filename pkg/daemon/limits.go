@@ -33,6 +33,13 @@ func (l *limits) session() broker.Limits {
 	return broker.Limits{MaxMessage: l.server.MaxMessage, Stall: sessionStall}
 }
 
+// keepRuns is how many runs of each harness are kept.
+func (l *limits) keepRuns() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.server.KeepRuns
+}
+
 func (l *limits) stopGrace() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"bytes"
 	"context"
 	"crypto/hmac"
 	"crypto/rand"
@@ -33,52 +32,39 @@ type follower interface {
 // loader reads every file that shapes the running state, and has the watcher
 // follow them. It belongs to the reconciler's goroutine.
 type loader struct {
-	path    string // of the global file, absolute
-	env     config.Env
-	prompts prompt.FS
-	watcher follower
-	save    func(name string, v any) // keeps a state file
-	log     *slog.Logger
+	global   *followed
+	projects []*followed // those that are up, in the order in which they came up
+	prompts  prompt.FS
+	watcher  follower
+	save     func(name string, v any) // keeps a state file
+	log      *slog.Logger
 	// key makes the digest of an env_file useless to whoever sees it (CFG-5).
 	key []byte
 
-	good   []byte         // last good text, nil when there was none
-	base   *config.Config // of good; nil also where good does not validate any more
-	served map[string]*prompt.Prompt
-
+	served   map[string]*prompt.Prompt
 	last     *reading                  // of the last load
 	versions map[string]*prompt.Prompt // served as of then
 	adopted  *reading                  // of the last adopt, nil before the first
 	items    []watch.Item              // as given to the watcher
-
-	// judged is the text that was validated last, and the outcome. A config is
-	// never written to, so it may be given out again.
-	judged struct {
-		text     []byte
-		cfg      *config.Config
-		warnings config.Warnings
-		faults   config.Faults
-	}
 }
 
 // newLoader returns a loader that goes on from the last good text that an
 // earlier daemon kept, which is nil for none (CFG-3).
 func newLoader(path string, good []byte, env config.Env, watcher follower, save func(string, any), log *slog.Logger) *loader {
-	l := &loader{
-		path: path, env: env, prompts: prompt.OSFS{}, watcher: watcher, save: save, log: log,
-		key: make([]byte, sha256.Size), good: good,
-	}
+	l := &loader{prompts: prompt.OSFS{}, watcher: watcher, save: save, log: log, key: make([]byte, sha256.Size)}
 	// crypto/rand.Read never fails.
 	_, _ = rand.Read(l.key)
-	if good == nil {
-		return l
-	}
-	base, _, faults := config.Load(l.source(good), env)
-	for _, f := range faults {
-		log.Warn("the last good config is not valid any more", "fault", f.String())
-	}
-	l.base = base
+	l.global = l.followed(path, config.Global, good, env)
 	return l
+}
+
+// followed is newFollowed with a word about what is not good any more.
+func (l *loader) followed(path string, kind config.Kind, good []byte, env config.Env) *followed {
+	f, faults := newFollowed(path, kind, good, env)
+	for _, fault := range faults {
+		l.log.Warn("the last good config is not valid any more", "fault", fault.String())
+	}
+	return f
 }
 
 // load reads the files. Nothing of it counts before adopt, not even for the
@@ -86,29 +72,48 @@ func newLoader(path string, good []byte, env config.Env, watcher follower, save 
 func (l *loader) load(ctx context.Context) reconcile.Loaded {
 	r := l.agreed(ctx)
 	l.last = r
-	loaded := reconcile.Loaded{Faults: r.faults, Warnings: r.warnings}
-	if r.known {
-		loaded.File = reconcile.EnabledIn(r.cfg)
+	loaded := reconcile.Loaded{Faults: r.global.faults, Warnings: r.global.warnings}
+	if r.global.known {
+		loaded.File = reconcile.EnabledIn(r.global.cfg)
 	}
 	if warning, wide := l.wideOpen(); wide {
 		loaded.Warnings = append(loaded.Warnings, warning)
 	}
 	prompts, warnings := l.collect(r)
 	loaded.Warnings = append(loaded.Warnings, warnings...)
-	loaded.Desired = reconcile.NewDesired(r.cfg, l.launches(r), prompts)
+	loaded.Desired = reconcile.NewDesired(r.global.cfg, l.launches(r, r.global.cfg), prompts)
+	for _, o := range r.projects {
+		loaded.Faults = append(loaded.Faults, o.faults...)
+		loaded.Warnings = append(loaded.Warnings, o.warnings...)
+		l.join(&loaded, r, o)
+	}
 	return loaded
 }
 
-// adopt makes the last load the one that counts: its text is the last good one
-// if it was accepted, in memory and on disk (CFG-3), its prompts are what
-// stays when one breaks (PRM-4), and its files are followed.
+// join adds a project to what is loaded. Of a key that the global file has
+// gained since it came up, the global one wins (CFG-4).
+func (l *loader) join(loaded *reconcile.Loaded, r *reading, o outcome) {
+	if !o.known {
+		return
+	}
+	cfg, clashes := withoutClashes(o.cfg, r.global.cfg)
+	loaded.Warnings = append(loaded.Warnings, clashes...)
+	loaded.Desired.AddProject(cfg, l.launches(r, cfg))
+	if loaded.File == nil {
+		loaded.File = map[string]bool{}
+	}
+	maps.Copy(loaded.File, reconcile.EnabledIn(cfg))
+}
+
+// adopt makes the last load the one that counts: its texts are the last good
+// ones as far as they were accepted, in memory and on disk (CFG-3), its prompts
+// are what stays when one breaks (PRM-4), and its files are followed.
 func (l *loader) adopt() {
 	r := l.last
-	if r.accepted {
-		if l.good == nil || !bytes.Equal(l.good, r.text) {
-			l.save(lastGoodName(l.path), newLastGood(l.path, r.text))
+	for _, o := range r.files() {
+		if o.of.adopt(o) {
+			l.save(lastGoodName(o.of.path), newLastGood(o.of.path, o.text))
 		}
-		l.good, l.base = r.text, r.cfg
 	}
 	l.served, l.adopted = l.versions, r
 	l.follow(r)
@@ -127,7 +132,7 @@ func (l *loader) agreed(ctx context.Context) *reading {
 		select {
 		case <-ctx.Done():
 			return r
-		case <-time.After(l.adopted.cfg.Server.Settle):
+		case <-time.After(l.adopted.global.cfg.Server.Settle):
 		}
 		again := l.read()
 		if again.same(r) {
@@ -157,28 +162,34 @@ func (l *loader) settledOn(r *reading) bool {
 
 // wideOpen warns of a config that other users can write: it says what runs.
 func (l *loader) wideOpen() (config.Fault, bool) {
-	info, err := os.Stat(l.path)
+	info, err := os.Stat(l.global.path)
 	if err != nil || info.Mode().Perm()&0o022 == 0 {
 		return config.Fault{}, false
 	}
-	return config.Fault{File: l.path, Line: 1, Message: fmt.Sprintf("the file can be written by other users (mode %04o); run chmod go-w on it", info.Mode().Perm())}, true
+	return config.Fault{File: l.global.path, Line: 1, Message: fmt.Sprintf("the file can be written by other users (mode %04o); run chmod go-w on it", info.Mode().Perm())}, true
 }
 
-// launches adds to each definition what the file system says about it now.
-func (l *loader) launches(r *reading) map[string]config.Launch {
-	all := make(map[string]config.Launch, len(r.cfg.Upstreams))
+// launches adds to each definition of a file what the file system says about it
+// now.
+func (l *loader) launches(r *reading, c *config.Config) reconcile.Launches {
+	all := reconcile.Launches{
+		Upstreams: make(map[string]config.Launch, len(c.Upstreams)),
+		Agents:    make(map[string]config.AgentLaunch, len(c.Agents)),
+	}
 	found := map[string]config.Launch{} // by command: many have the same
-	for key, def := range r.cfg.Upstreams {
-		program, done := found[def.Cmd]
-		if !done {
-			program = lookUp(def.Cmd)
-			found[def.Cmd] = program
+	program := func(cmd string) config.Launch {
+		if _, done := found[cmd]; !done {
+			found[cmd] = lookUp(cmd)
 		}
-		launch := config.Launch{Upstream: def, Exe: program.Exe, ExeErr: program.ExeErr}
-		if def.EnvFile != "" {
-			launch.EnvDigest = l.envDigest(r, def.EnvFile)
-		}
-		all[key] = launch
+		return found[cmd]
+	}
+	for key, def := range c.Upstreams {
+		p := program(def.Cmd)
+		all.Upstreams[key] = config.Launch{Upstream: def, Exe: p.Exe, ExeErr: p.ExeErr, EnvDigest: l.envDigest(r, def.EnvFile)}
+	}
+	for name, def := range c.Agents {
+		p := program(def.Cmd)
+		all.Agents[name] = config.AgentLaunch{Agent: def, Exe: p.Exe, ExeErr: p.ExeErr, EnvDigest: l.envDigest(r, def.EnvFile)}
 	}
 	return all
 }
@@ -196,6 +207,9 @@ func lookUp(cmd string) config.Launch {
 // envDigest tells one content of an env_file from another without telling the
 // content.
 func (l *loader) envDigest(r *reading, path string) string {
+	if path == "" {
+		return ""
+	}
 	data, ok := r.envFiles[path]
 	if !ok {
 		return "unreadable"
@@ -208,34 +222,63 @@ func (l *loader) envDigest(r *reading, path string) string {
 // collect makes the prompts of what was read. A file that does not parse is a
 // warning, and its last good version stays (PRM-4).
 func (l *loader) collect(r *reading) ([]prompt.Prompt, []config.Fault) {
-	found, faults, versions := prompt.Collect(r.dirs, l.served)
-	l.versions = versions
-	prompts := make([]prompt.Prompt, len(found))
-	for i, p := range found {
-		prompts[i] = *p
+	l.versions = map[string]*prompt.Prompt{}
+	var all []prompt.Prompt
+	var warnings []config.Fault
+	global := map[string]string{} // files by name
+	for _, o := range r.files() {
+		project := o.cfg.Project.Name
+		var dirs []prompt.Dir
+		for _, d := range r.dirs {
+			if d.project == project {
+				dirs = append(dirs, d.Dir)
+			}
+		}
+		found, faults, versions := prompt.Collect(dirs, l.served)
+		maps.Copy(l.versions, versions)
+		for _, f := range faults {
+			warnings = append(warnings, config.Fault{File: f.File, Line: f.Line, Message: f.Message})
+		}
+		for _, p := range found {
+			if other, hidden := global[p.Name]; hidden {
+				warnings = append(warnings, config.Fault{File: p.File, Line: 1, Message: fmt.Sprintf("prompt %q is hidden by %s", p.Name, other)})
+				continue
+			}
+			mine := *p
+			mine.Project = project
+			all = append(all, mine)
+		}
+		if project == "" {
+			for _, p := range found {
+				global[p.Name] = p.File
+			}
+		}
 	}
-	warnings := make([]config.Fault, len(faults))
-	for i, f := range faults {
-		warnings[i] = config.Fault{File: f.File, Line: f.Line, Message: f.Message}
-	}
-	return prompts, warnings
+	return all, warnings
 }
 
 // follow tells the watcher which files count (HOT-1), and what was read of
 // them. A set that is the same is not set again: the watcher would read it all.
 func (l *loader) follow(r *reading) {
-	items := []watch.Item{{Path: l.path, Known: r.digests}}
-	envFiles := map[string]bool{}
-	for _, u := range r.cfg.Upstreams {
-		if u.EnvFile != "" {
-			envFiles[u.EnvFile] = true
+	var items []watch.Item
+	seen := map[string]bool{}
+	add := func(item watch.Item) {
+		if !seen[item.Path] {
+			seen[item.Path] = true
+			item.Known = r.digests
+			items = append(items, item)
 		}
 	}
-	for _, path := range slices.Sorted(maps.Keys(envFiles)) {
-		items = append(items, watch.Item{Path: path, Known: r.digests})
+	for _, o := range r.files() {
+		add(watch.Item{Path: o.of.path})
 	}
-	for _, path := range r.cfg.PromptPaths {
-		items = append(items, watch.Item{Path: path, Dir: true, Match: prompt.Matches, Known: r.digests})
+	for _, o := range r.files() {
+		for _, path := range envFiles(o.cfg) {
+			add(watch.Item{Path: path})
+		}
+		for _, path := range o.cfg.PromptPaths {
+			add(watch.Item{Path: path, Dir: true, Match: prompt.Matches})
+		}
 	}
 	same := func(a, b watch.Item) bool { return a.Path == b.Path && a.Dir == b.Dir }
 	if !slices.EqualFunc(items, l.items, same) {

@@ -108,7 +108,7 @@ func keys(l reconcile.Loaded) []string { return slices.Sorted(maps.Keys(l.Desire
 
 // good returns the last good text on disk.
 func (d *desk) good() string {
-	g, _ := d.saved[lastGoodName(d.loader.path)].(lastGood)
+	g, _ := d.saved[lastGoodName(d.loader.global.path)].(lastGood)
 	return string(g.Text)
 }
 
@@ -138,7 +138,7 @@ func TestLoader_KeepsTheLastGoodConfigWhateverBecomesOfTheFile(t *testing.T) {
 			tt.do(d)
 			for range 2 {
 				l := d.load()
-				if len(l.Faults) == 0 || !strings.Contains(l.Faults[0].String(), tt.says) || l.Faults[0].File != d.loader.path {
+				if len(l.Faults) == 0 || !strings.Contains(l.Faults[0].String(), tt.says) || l.Faults[0].File != d.loader.global.path {
 					t.Errorf("faults: %v", l.Faults)
 				}
 				if diff := cmp.Diff([]string{"up"}, keys(l)); diff != "" || !l.File["mcp.up"] {

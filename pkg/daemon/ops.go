@@ -2,20 +2,20 @@ package daemon
 
 import (
 	"context"
-	"fmt"
 	"io"
-	"maps"
 	"net"
 	"os"
 	"slices"
 	"strings"
 	"time"
 
+	"harness/pkg/agent"
 	"harness/pkg/broker"
 	"harness/pkg/config"
 	"harness/pkg/control"
+	"harness/pkg/identity"
+	"harness/pkg/run"
 	"harness/pkg/upstream"
-	"harness/pkg/wire"
 	"harness/reconcile"
 	"harness/watch"
 )
@@ -27,6 +27,9 @@ var _ control.Ops = (*ops)(nil)
 type ops struct {
 	loop    *reconcile.Loop
 	pool    upstreams
+	agents  agents
+	runs    *run.Store
+	ids     *identity.Store
 	broker  *broker.Broker
 	watcher *watch.Watcher
 	limits  *limits
@@ -124,7 +127,7 @@ func (o *ops) Reload(ctx context.Context, req control.ReloadRequest) (*control.R
 	result := &control.ReloadResult{OK: s.OK, Generation: s.Generation, Errors: faults(s.Faults), Warnings: faults(s.Warnings)}
 	for _, step := range passed.Plan {
 		change := control.Change{Kind: string(step.Kind), Name: step.Name, Action: string(step.Op), Reason: step.Why}
-		if step.Kind == reconcile.KindUpstream && !req.DryRun {
+		if !req.DryRun {
 			o.outcome(step, &change)
 		}
 		result.Changed = append(result.Changed, change)
@@ -147,15 +150,25 @@ func asked(req control.ReloadRequest) time.Time {
 	return time.Now().Add(-time.Duration(req.AgeMS) * time.Millisecond)
 }
 
-// outcome adds what became of an upstream's step by now.
+// outcome adds what became of the step of something that has a process.
 func (o *ops) outcome(step reconcile.Step, change *control.Change) {
-	s, there := find(o.pool, step.Name)
-	if !there {
-		s.State = upstream.Stopped
-	}
-	change.State = control.OrNull(string(s.State))
-	if s.Pending != nil && step.Op == reconcile.OpSwap {
-		change.Action = string(reconcile.OpPending)
+	switch step.Kind {
+	case reconcile.KindUpstream:
+		s, there := find(o.pool, step.Name)
+		if !there {
+			s.State = upstream.Stopped
+		}
+		change.State = control.OrNull(string(s.State))
+		if s.Pending != nil && step.Op == reconcile.OpSwap {
+			change.Action = string(reconcile.OpPending)
+		}
+	case reconcile.KindHarness:
+		s, there := o.agents.Status(step.Name)
+		if !there {
+			s.State = agent.Stopped
+		}
+		change.State = control.OrNull(string(s.State))
+	default: // it has no life of its own
 	}
 }
 
@@ -176,6 +189,9 @@ func (o *ops) problem(key string) string {
 func (o *ops) Prompts(context.Context) ([]control.PromptInfo, error) {
 	infos := []control.PromptInfo{}
 	for _, p := range o.loop.State().Desired.Prompts {
+		if p.Project != "" {
+			continue // its own harnesses see it
+		}
 		info := control.PromptInfo{Name: o.broker.View(broker.Unattributed()).PromptName(p.Name), Title: control.OrNull(p.Title), Description: control.OrNull(p.Description), File: p.File}
 		for _, a := range p.Arguments {
 			info.Arguments = append(info.Arguments, control.PromptArgument{Name: a.Name, Description: control.OrNull(a.Description), Required: a.Required})
@@ -187,42 +203,22 @@ func (o *ops) Prompts(context.Context) ([]control.PromptInfo, error) {
 
 // ServeSession implements [control.Ops].
 func (o *ops) ServeSession(ctx context.Context, conn *net.UnixConn, hello control.Hello) {
+	who := newCaller(o.ids, identity.NewClaim(hello.Token, identity.Ancestors(hello.PID)), func() *reconcile.Desired { return o.loop.State().Desired })
 	edge := broker.NewSocketEdge(conn, hello.Early, o.limits.session())
 	stop := context.AfterFunc(ctx, func() { _ = edge.Close() })
 	defer stop()
-	o.broker.Serve(edge, broker.Unattributed())
+	o.broker.Serve(edge, who)
 }
 
 // Logs implements [control.Ops] (LIF-7).
 func (o *ops) Logs(ctx context.Context, req control.LogsRequest, w io.Writer) error {
-	key, err := o.upstreamOf(req.Name)
+	u, err := o.unitOf(req.Name)
 	if err != nil {
 		return err
 	}
-	l := logFile{path: upstream.LogPath(o.logs, key)}
+	l := logFile{path: u.log(o.logs)}
 	if !req.Follow {
 		return l.tail(w, req.Lines)
 	}
 	return l.follow(ctx, w, req.Lines)
-}
-
-// upstreamOf returns the key behind a name on the command line, if there is
-// such an upstream.
-func (o *ops) upstreamOf(name string) (string, error) {
-	d := o.loop.State().Desired
-	key, ok := strings.CutPrefix(name, "mcp.")
-	if _, there := d.Upstreams[key]; ok && there {
-		return key, nil
-	}
-	if _, there := d.Agents[name]; there {
-		return "", &control.Problem{Code: wire.OperationFailed, Message: name + " is a harness; this version runs upstreams only", Hint: "name an upstream as mcp.<key>"}
-	}
-	hint := "no upstream is declared; add a [mcp.<key>] table to " + o.config
-	if names := slices.Sorted(maps.Keys(d.Upstreams)); len(names) > 0 {
-		hint = "there are: mcp." + strings.Join(names, ", mcp.")
-	}
-	if _, there := d.Upstreams[name]; there {
-		hint = fmt.Sprintf("did you mean %s?", reconcile.UpstreamName(name))
-	}
-	return "", &control.Problem{Code: wire.UnknownHarness, Message: fmt.Sprintf("nothing is named %q", name), Hint: hint}
 }

@@ -129,7 +129,7 @@ func TestReload_SaysWhatItChangedAndWhatBecameOfThat(t *testing.T) {
 			`{"kind":"upstream","name":"gone","action":"stop","reason":"removed","state":"stopping"}],"errors":[],"warnings":[` +
 			`{"file":"FILE","line":7,"key":"mcp.bad","message":"not found"},` +
 			`{"file":"FILE","line":1,"key":"mcp.up","message":"exited (code 1); the running one stays"}]}`
-		if diff := cmp.Diff(strings.ReplaceAll(want, "FILE", o.loader.path), shape(t, r)); diff != "" {
+		if diff := cmp.Diff(strings.ReplaceAll(want, "FILE", o.loader.global.path), shape(t, r)); diff != "" {
 			t.Errorf("reload (-want +got):\n%s", diff)
 		}
 		o.gone("gone")
@@ -281,7 +281,7 @@ func TestUnits_AreKeptBeforeTheyAreAnswered(t *testing.T) {
 		time.Sleep(time.Second)
 		close(disk)
 		o.expect(stop, time.Second, "mcp.up stopped")
-		if f, _ := o.saved[stateFile].(fleetState); f.Intents["mcp.up"].Enabled || f.Config != o.loader.path || f.Generation != 2 {
+		if f, _ := o.saved[stateFile].(fleetState); f.Intents["mcp.up"].Enabled || f.Config != o.loader.global.path || f.Generation != 2 {
 			t.Errorf("kept: %+v", f)
 		}
 	})
@@ -322,8 +322,8 @@ func TestUnits_RefuseNamesThatAreNot(t *testing.T) {
 			hint string
 		}{
 			"up":       {wire.UnknownHarness, "did you mean mcp.up?"},
-			"mcp.nope": {wire.UnknownHarness, "there are: mcp.up"},
-			"rev":      {wire.OperationFailed, "mcp.<key>"},
+			"mcp.nope": {wire.UnknownHarness, "there are: rev, mcp.up"},
+			"re":       {wire.UnknownHarness, "there are: rev, mcp.up"},
 		}
 		for name, tt := range tests {
 			_, err := o.ops.Stop(t.Context(), []string{"mcp.up", name})
@@ -340,7 +340,7 @@ func TestUnits_RefuseNamesThatAreNot(t *testing.T) {
 		}
 		o.edit("# none\n")
 		var p *control.Problem
-		if _, err := o.ops.Start(t.Context(), []string{"mcp.up"}); !errors.As(err, &p) || !strings.Contains(p.Hint, "no upstream is declared") {
+		if _, err := o.ops.Start(t.Context(), []string{"mcp.up"}); !errors.As(err, &p) || !strings.Contains(p.Hint, "nothing is declared") {
 			t.Errorf("in an empty fleet: %+v", err)
 		}
 	})

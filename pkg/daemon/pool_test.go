@@ -12,8 +12,10 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"harness/pkg/agent"
 	"harness/pkg/broker"
 	"harness/pkg/config"
+	"harness/pkg/identity"
 	"harness/pkg/upstream"
 	"harness/reconcile"
 	"harness/watch"
@@ -135,11 +137,84 @@ func runs(tools ...string) func(*upstream.Status) {
 	}
 }
 
+// paperAgents are harnesses without processes: one that is started runs.
+type paperAgents struct {
+	mu    sync.Mutex
+	all   map[string]agent.Status
+	words []string
+}
+
+var _ agents = (*paperAgents)(nil)
+
+func (p *paperAgents) change(word, name string, change func(*agent.Status)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.words = append(p.words, word+" "+name)
+	s := p.all[name]
+	s.Name = name
+	change(&s)
+	p.all[name] = s
+}
+
+// Snapshot implements [agents].
+func (p *paperAgents) Snapshot() []agent.Status {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var list []agent.Status
+	for _, s := range p.all {
+		list = append(list, s)
+	}
+	slices.SortFunc(list, func(a, b agent.Status) int { return cmp.Compare(a.Name, b.Name) })
+	return list
+}
+
+// Status implements [agents].
+func (p *paperAgents) Status(name string) (agent.Status, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s, there := p.all[name]
+	return s, there
+}
+
+// Start implements [agents].
+func (p *paperAgents) Start(l config.AgentLaunch, nonce uint64) {
+	p.change("start", l.Name, func(s *agent.Status) {
+		*s = agent.Status{Name: l.Name, Next: l, Spawned: &l, Nonce: nonce, State: agent.Running, Enabled: true, Answered: true, PID: 11}
+	})
+}
+
+// Update implements [agents].
+func (p *paperAgents) Update(l config.AgentLaunch) {
+	p.change("update", l.Name, func(s *agent.Status) { s.Next = l })
+}
+
+// Stop implements [agents].
+func (p *paperAgents) Stop(name string) {
+	p.change("stop", name, func(s *agent.Status) { s.Enabled, s.State, s.Spawned, s.PID = false, agent.Stopped, nil, 0 })
+}
+
+// Remove implements [agents].
+func (p *paperAgents) Remove(name string) {
+	p.change("remove", name, func(*agent.Status) {})
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.all, name)
+}
+
+// Attach implements [agents].
+func (p *paperAgents) Attach(string, agent.Viewer) (*agent.Attachment, error) {
+	return nil, agent.ErrUnknown
+}
+
+// SetLimits implements [agents].
+func (p *paperAgents) SetLimits(config.Server) {}
+
 // office is everything of a daemon but its processes, files read by hand, and
 // its doors.
 type office struct {
 	*desk
 	pool   *paperPool
+	agents *paperAgents
 	broker *broker.Broker
 	world  *world
 	loop   *reconcile.Loop
@@ -152,7 +227,7 @@ type office struct {
 
 func newOffice(t *testing.T) *office {
 	t.Helper()
-	o := &office{desk: newDesk(t, nil), pool: &paperPool{all: map[string]upstream.Status{}}, dirty: make(chan struct{}, 1)}
+	o := &office{desk: newDesk(t, nil), pool: &paperPool{all: map[string]upstream.Status{}}, agents: &paperAgents{all: map[string]agent.Status{}}, dirty: make(chan struct{}, 1)}
 	empty, err := broker.Merge(broker.Content{Version: "v1"})
 	if err != nil {
 		t.Fatal(err)
@@ -162,7 +237,7 @@ func newOffice(t *testing.T) *office {
 	lim := newLimits(config.DefaultServer())
 	watcher := watch.New(watch.Options{})
 	o.world = &world{
-		loader: o.loader, pool: o.pool, broker: o.broker, merge: broker.Merge, limits: lim, settle: watcher.SetSettle,
+		loader: o.loader, pool: o.pool, agents: o.agents, broker: o.broker, merge: broker.Merge, limits: lim, settle: watcher.SetSettle,
 		save: func(name string, v any) { o.saved[name] = v }, level: new(slog.LevelVar), log: log, version: "v1",
 		emit: func(kind, name string, _ uint64, message string) {
 			o.mu.Lock()
@@ -172,8 +247,8 @@ func newOffice(t *testing.T) *office {
 	}
 	o.loop = reconcile.NewLoop(o.world, o.dirty, reconcile.Kept{})
 	o.ops = &ops{
-		loop: o.loop, pool: o.pool, broker: o.broker, watcher: watcher, limits: lim, saved: func(context.Context) {},
-		version: "v1", config: o.loader.path, logs: o.path("logs"),
+		loop: o.loop, pool: o.pool, agents: o.agents, ids: &identity.Store{}, broker: o.broker, watcher: watcher, limits: lim, saved: func(context.Context) {},
+		version: "v1", config: o.loader.global.path, logs: o.path("logs"),
 	}
 	return o
 }

@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"errors"
 	"io"
@@ -9,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 
 	"harness/pkg/config"
@@ -16,99 +16,87 @@ import (
 )
 
 // reading is what all followed files held at one moment. Which files those are
-// follows from the global one.
+// follows from the config files.
 type reading struct {
-	text     []byte         // of the global file
-	cfg      *config.Config // to follow: of the text, or what stands in for it
-	accepted bool           // cfg is of the text
-	known    bool           // cfg is of a text, if not of this one
-	faults   config.Faults  // why the text was refused
-	warnings config.Warnings
+	global   outcome
+	projects []outcome         // in the order in which they came up
 	envFiles map[string][]byte // contents by path, of those that could be read
-	dirs     []prompt.Dir
+	dirs     []promptDir
 	digests  map[string][sha256.Size]byte // of every file that could be read
 }
+
+// promptDir is a prompt directory and whose harnesses see what is in it.
+type promptDir struct {
+	prompt.Dir
+	project string
+}
+
+// files are the config files, the global one first.
+func (r *reading) files() []outcome { return append([]outcome{r.global}, r.projects...) }
 
 // read reads all files once.
 func (l *loader) read() *reading {
 	r := &reading{envFiles: map[string][]byte{}, digests: map[string][sha256.Size]byte{}}
-	text, err := ReadRegular(l.path)
+	r.global = l.look(r, l.global)
+	for _, f := range l.projects {
+		r.projects = append(r.projects, l.look(r, f))
+	}
+	for _, o := range r.files() {
+		for _, path := range envFiles(o.cfg) {
+			if _, done := r.envFiles[path]; done {
+				continue
+			}
+			if data, err := ReadRegular(path); err == nil {
+				r.envFiles[path], r.digests[path] = data, sha256.Sum256(data)
+			}
+		}
+		l.readPrompts(r, o)
+	}
+	return r
+}
+
+// look reads one config file.
+func (l *loader) look(r *reading, f *followed) outcome {
+	text, err := ReadRegular(f.path)
 	if err == nil {
-		r.text, r.digests[l.path] = text, sha256.Sum256(text)
+		r.digests[f.path] = sha256.Sum256(text)
 	}
-	l.judge(r, err)
-	for _, u := range r.cfg.Upstreams {
-		if _, done := r.envFiles[u.EnvFile]; u.EnvFile == "" || done {
-			continue
-		}
-		if data, err := ReadRegular(u.EnvFile); err == nil {
-			r.envFiles[u.EnvFile], r.digests[u.EnvFile] = data, sha256.Sum256(data)
-		}
+	return f.judge(text, err)
+}
+
+// readPrompts reads the prompt directories of one config file. What a link in
+// one of a project may lead to is less (PRM-5).
+func (l *loader) readPrompts(r *reading, o outcome) {
+	origin := prompt.Global
+	if o.of.kind == config.Project {
+		origin = prompt.Project
 	}
-	for _, path := range r.cfg.PromptPaths {
-		dir := prompt.ReadDir(l.prompts, path, prompt.Global)
-		r.dirs = append(r.dirs, dir)
+	for _, path := range o.cfg.PromptPaths {
+		dir := prompt.ReadDir(l.prompts, path, origin)
+		r.dirs = append(r.dirs, promptDir{dir, o.cfg.Project.Name})
 		for _, e := range dir.Entries {
 			if e.Err == nil {
 				r.digests[filepath.Join(path, e.Name)] = sha256.Sum256(e.Data)
 			}
 		}
 	}
-	return r
+}
+
+// envFiles lists the env_files that a config names, each once.
+func envFiles(c *config.Config) []string {
+	named := map[string]bool{}
+	for _, u := range c.Upstreams {
+		named[u.EnvFile] = true
+	}
+	for _, a := range c.Agents {
+		named[a.EnvFile] = true
+	}
+	delete(named, "")
+	return slices.Sorted(maps.Keys(named))
 }
 
 // same reports whether two readings found the same.
 func (r *reading) same(o *reading) bool { return maps.Equal(r.digests, o.digests) }
-
-// judge validates the text and decides what to follow: its config where it is
-// accepted, else the last good one (CFG-2), else an empty one.
-func (l *loader) judge(r *reading, err error) {
-	r.cfg, r.warnings, r.faults = l.parse(r.text, err)
-	r.accepted = len(r.faults) == 0
-	r.known = r.accepted || l.base != nil
-	switch {
-	case r.accepted:
-	case l.base != nil:
-		r.cfg = l.base
-	default:
-		r.cfg, _, _ = config.Load(l.source(nil), l.env)
-	}
-}
-
-// parse validates text, or says why there is none. A file that is missing or
-// empty is no empty fleet once there was one with something in it (CFG-2).
-func (l *loader) parse(text []byte, err error) (*config.Config, config.Warnings, config.Faults) {
-	at := func(message string) config.Faults {
-		return config.Faults{{File: l.path, Line: 1, Message: message}}
-	}
-	switch {
-	case errors.Is(err, fs.ErrNotExist) && l.good == nil:
-		return nil, nil, at("no such file; write one with `harness init`")
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, nil, at("the file is gone; the last good one stays in force")
-	case err != nil:
-		return nil, nil, at("not readable: " + bare(err).Error())
-	}
-	cfg, warnings, faults := l.validated(text)
-	if len(faults) == 0 && cfg.Empty && l.good != nil && (l.base == nil || !l.base.Empty) {
-		return nil, nil, at("the file is empty; a comment in it means no servers, an empty file is taken for an accident")
-	}
-	return cfg, warnings, faults
-}
-
-// validated is config.Load, done once for a text that two readings agree on:
-// the second one is only there to see that the file has settled.
-func (l *loader) validated(text []byte) (*config.Config, config.Warnings, config.Faults) {
-	if l.judged.cfg == nil && len(l.judged.faults) == 0 || !bytes.Equal(l.judged.text, text) {
-		l.judged.text = text
-		l.judged.cfg, l.judged.warnings, l.judged.faults = config.Load(l.source(text), l.env)
-	}
-	return l.judged.cfg, l.judged.warnings, l.judged.faults
-}
-
-func (l *loader) source(text []byte) config.Source {
-	return config.Source{Path: l.path, Data: text, Kind: config.Global}
-}
 
 // ReadRegular reads a file of at most 16 MiB. What is none is refused and not
 // waited for: a pipe may have nobody at its other end.

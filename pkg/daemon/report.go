@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"harness/pkg/agent"
 	"harness/pkg/config"
 	"harness/pkg/control"
 	"harness/pkg/upstream"
@@ -35,7 +36,7 @@ func (w *world) Report(r reconcile.Report) {
 		w.reportFaults(s)
 		w.reportWarnings(s)
 		if s.OK && (w.said.refused || len(r.Plan) > 0) {
-			w.log.Info("config accepted", "file", w.loader.path, "generation", s.Generation)
+			w.log.Info("config accepted", "file", w.loader.global.path, "generation", s.Generation)
 			w.emit("load", "", s.Generation, "the files are in force")
 		}
 		w.said.refused = !s.OK
@@ -67,7 +68,7 @@ func (w *world) reportFaults(s reconcile.State) {
 	case s.Generation > 0:
 		w.log.Warn("the last good config stays in force", "generation", s.Generation)
 	default:
-		w.log.Warn("no config was ever good; no upstream runs until one is", "file", w.loader.path)
+		w.log.Warn("no config was ever good; no upstream runs until one is", "file", w.loader.global.path)
 	}
 }
 
@@ -89,6 +90,21 @@ func lines(faults []config.Fault) string {
 		b.WriteString(f.String() + "\n")
 	}
 	return b.String()
+}
+
+// tellAgent logs what happened to a harness and passes it on.
+func tellAgent(log *slog.Logger, emit emitter, e agent.Event) {
+	attrs := []any{"harness", e.Name, "state", string(e.State)}
+	if e.PID > 0 {
+		attrs = append(attrs, "pid", e.PID)
+	}
+	message := string(e.State)
+	if e.Message != "" {
+		attrs = append(attrs, "message", e.Message)
+		message += ": " + e.Message
+	}
+	log.Info("harness", attrs...)
+	emit("state", e.Name, 0, message)
 }
 
 // tell logs what happened to an upstream and passes it on.

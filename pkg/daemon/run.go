@@ -111,6 +111,8 @@ func (d *daemon) serve(ctx context.Context, listener *net.UnixListener) error {
 	upstreams := begin(ctx, "upstreams", d.log, d.pool)
 	defer d.stop(upstreams)
 	defer d.saver.flush() // what the engine left
+	harnesses := begin(ctx, "harnesses", d.log, d.agents)
+	defer d.stop(harnesses)
 	engine := begin(ctx, "engine", d.log, d.saver, d.watcher, d.loop)
 	defer d.stop(engine)
 	if !d.published(ctx) {
@@ -128,6 +130,8 @@ func (d *daemon) serve(ctx context.Context, listener *net.UnixListener) error {
 		d.log.Info("stopping")
 		return nil
 	case err := <-upstreams.failed:
+		return err
+	case err := <-harnesses.failed:
 		return err
 	case err := <-engine.failed:
 		return err

@@ -130,7 +130,7 @@ func TestSoak_RandomEditsUnderConstantCallsLoseNothing(t *testing.T) {
 // soak is one run of the test.
 type soak struct {
 	d       *running
-	agents  []*agent
+	agents  []*session
 	calls   []int // of each
 	calling sync.WaitGroup
 }

@@ -4,9 +4,13 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
+	"harness/pkg/agent"
 	"harness/pkg/control"
 	"harness/pkg/upstream"
 	"harness/pkg/wire"
@@ -17,12 +21,89 @@ import (
 // long before by limits of its own: this catches a bug.
 const unitWait = time.Hour
 
+// unit is a harness or an upstream as the command line names it.
+type unit struct {
+	name string // "reviewer", "mcp.gitea": the name of its intent
+	key  string // of an upstream; "" for a harness
+}
+
+// log returns the log file of a unit in the directory dir.
+func (u unit) log(dir string) string {
+	if u.key != "" {
+		return upstream.LogPath(dir, u.key)
+	}
+	return agent.LogPath(dir, u.name)
+}
+
+// unitOf returns what a name on the command line means.
+func (o *ops) unitOf(name string) (unit, error) {
+	d := o.loop.State().Desired
+	key, ok := strings.CutPrefix(name, "mcp.")
+	if _, there := d.Upstreams[key]; ok && there {
+		return unit{name, key}, nil
+	}
+	if _, there := d.Agents[name]; there {
+		return unit{name, ""}, nil
+	}
+	return unit{}, &control.Problem{Code: wire.UnknownHarness, Message: fmt.Sprintf("nothing is named %q", name), Hint: o.otherNames(d, name)}
+}
+
+// otherNames says what could have been meant.
+func (o *ops) otherNames(d *reconcile.Desired, name string) string {
+	if _, there := d.Upstreams[name]; there {
+		return fmt.Sprintf("did you mean %s?", reconcile.UpstreamName(name))
+	}
+	names := slices.Sorted(maps.Keys(d.Agents))
+	for _, key := range slices.Sorted(maps.Keys(d.Upstreams)) {
+		names = append(names, reconcile.UpstreamName(key))
+	}
+	if len(names) == 0 {
+		return "nothing is declared; add a [harness.<name>] or [mcp.<key>] table to " + o.config
+	}
+	return "there are: " + strings.Join(names, ", ")
+}
+
+// standing is how a unit stands, whatever it is.
+type standing struct {
+	there    bool // it was started once
+	enabled  bool
+	running  bool
+	answered bool
+	state    control.UnitState
+}
+
+func (o *ops) standing(u unit) standing {
+	st := standing{state: control.UnitState{Name: u.name, State: string(upstream.Stopped)}}
+	if u.key != "" {
+		if s, there := find(o.pool, u.key); there {
+			d := describe(s)
+			st.there, st.enabled, st.running, st.answered = true, s.Enabled, s.State == upstream.Running, s.Answered
+			st.state.State, st.state.PID, st.state.Error = d.State, d.PID, d.Error
+		}
+		return st
+	}
+	if s, there := o.agents.Status(u.name); there {
+		st.there, st.enabled, st.running, st.answered = true, s.Enabled, s.State == agent.Running, s.Answered
+		st.state.State, st.state.PID, st.state.Error = string(s.State), control.OrNull(s.PID), control.OrNull(s.Error)
+	}
+	return st
+}
+
+// wanted reports whether a unit should run. A stop that waits for its publish
+// shows there alone.
+func wanted(d *reconcile.Desired, u unit) bool {
+	if u.key != "" {
+		return d.Upstreams[u.key].Enabled
+	}
+	return d.Agents[u.name].Enabled
+}
+
 // Start implements [control.Ops] (CLI-6): it returns when each runs or its
 // first try has failed. One that runs already is left alone, and one that is
 // in its first try is not started again, only waited for.
 func (o *ops) Start(ctx context.Context, names []string) ([]control.UnitState, error) {
-	return o.order(ctx, names, reconcile.Intents.Start, func(s upstream.Status) bool {
-		return s.Enabled && (s.State == upstream.Running || !s.Answered)
+	return o.order(ctx, names, reconcile.Intents.Start, func(s standing) bool {
+		return s.enabled && (s.running || !s.answered)
 	}, started)
 }
 
@@ -36,36 +117,34 @@ func (o *ops) Stop(ctx context.Context, names []string) ([]control.UnitState, er
 	return o.order(ctx, names, reconcile.Intents.Stop, never, stopped)
 }
 
-func never(upstream.Status) bool { return false }
+func never(standing) bool { return false }
 
 // started reports whether a start is over: it runs, its first try failed, or
 // somebody else has stopped or removed it meanwhile.
-func started(s upstream.Status, there bool) bool {
-	return !there || !s.Enabled || s.State == upstream.Running || s.Answered
-}
+func started(s standing) bool { return !s.there || !s.enabled || s.running || s.answered }
 
 // stopped reports whether a stop is over: nothing is left of it, or somebody
 // else has started it again.
-func stopped(s upstream.Status, there bool) bool { return !there || s.Enabled }
+func stopped(s standing) bool {
+	return !s.there || s.enabled || s.state.State == string(agent.Stopped)
+}
 
 // order changes the intent of each name and waits until done says so of each.
 // Names are checked before anything is changed; one that already is as wanted
 // is only waited for.
 func (o *ops) order(ctx context.Context, names []string, word func(reconcile.Intents, string) (reconcile.Intents, bool),
-	already func(upstream.Status) bool, done func(s upstream.Status, there bool) bool,
+	already, done func(standing) bool,
 ) ([]control.UnitState, error) {
-	keys := make([]string, len(names))
+	units := make([]unit, len(names))
 	var todo []string
 	for i, name := range names {
-		key, err := o.upstreamOf(name)
+		u, err := o.unitOf(name)
 		if err != nil {
 			return nil, err
 		}
-		keys[i] = key
-		// A stop that waits for its publish shows in the intent alone.
-		wanted := o.loop.State().Desired.Upstreams[key].Enabled
-		if s, there := find(o.pool, key); !there || !wanted || !already(s) {
-			todo = append(todo, reconcile.UpstreamName(key))
+		units[i] = u
+		if s := o.standing(u); !s.there || !wanted(o.loop.State().Desired, u) || !already(s) {
+			todo = append(todo, u.name)
 		}
 	}
 	pass, err := o.give(ctx, word, todo)
@@ -73,12 +152,16 @@ func (o *ops) order(ctx context.Context, names []string, word func(reconcile.Int
 		return nil, stopping(err)
 	}
 	err = o.loop.Until(ctx, unitWait, func() bool {
-		return o.loop.State().Shown >= pass && !slices.ContainsFunc(keys, func(key string) bool { return !done(find(o.pool, key)) })
+		return o.loop.State().Shown >= pass && !slices.ContainsFunc(units, func(u unit) bool { return !done(o.standing(u)) })
 	})
 	if err != nil {
 		return nil, stopping(err)
 	}
-	return o.states(names, keys), nil
+	states := make([]control.UnitState, len(units))
+	for i, u := range units {
+		states[i] = o.standing(u).state
+	}
+	return states, nil
 }
 
 // give passes a word about these names on, and returns the pass that took it,
@@ -98,19 +181,6 @@ func (o *ops) give(ctx context.Context, word func(reconcile.Intents, string) (re
 	}
 	o.saved(ctx)
 	return passed.State.Pass, nil
-}
-
-// states says what became of each name.
-func (o *ops) states(names, keys []string) []control.UnitState {
-	states := make([]control.UnitState, len(names))
-	for i, key := range keys {
-		states[i] = control.UnitState{Name: names[i], State: string(upstream.Stopped)}
-		if s, there := find(o.pool, key); there {
-			d := describe(s)
-			states[i].State, states[i].PID, states[i].Error = d.State, d.PID, d.Error
-		}
-	}
-	return states
 }
 
 // find returns the status of one upstream, if it has one.

@@ -35,6 +35,7 @@ var _ upstreams = (*upstream.Pool)(nil)
 // publisher is the broker as the reconciler uses it.
 type publisher interface {
 	Publish(f *broker.Fleet) broker.Published
+	Refresh() int
 }
 
 // world is what the reconciler reads and acts on. What is in it belongs to the
@@ -42,6 +43,7 @@ type publisher interface {
 type world struct {
 	loader *loader
 	pool   upstreams
+	agents agents
 	broker publisher
 	merge  func(broker.Content) (*broker.Fleet, error)
 	save   func(name string, v any) // keeps a state file
@@ -52,6 +54,7 @@ type world struct {
 	emit   emitter
 
 	version   string
+	own       []broker.OwnTool             // the facade
 	published map[string][sha256.Size]byte // digests of the offers in the catalog, by key
 	odd       []string                     // the catalog's warnings
 	said      said
@@ -77,12 +80,23 @@ func (w *world) Upstreams() map[string]reconcile.ObservedUpstream {
 	return all
 }
 
+// Agents implements [reconcile.World].
+func (w *world) Agents() map[string]reconcile.ObservedAgent {
+	all := map[string]reconcile.ObservedAgent{}
+	for _, s := range w.agents.Snapshot() {
+		all[s.Name] = reconcile.ObservedAgent{Next: s.Next, Spawned: s.Spawned, Enabled: s.Enabled, Nonce: s.Nonce, State: string(s.State)}
+	}
+	return all
+}
+
 // Do implements [reconcile.World].
 func (w *world) Do(step reconcile.Step, d *reconcile.Desired) {
 	want := d.Upstreams[step.Name]
 	switch {
 	case step.Kind == reconcile.KindServer:
 		w.apply(d.Server)
+	case step.Kind == reconcile.KindHarness:
+		w.doAgent(step, d)
 	case step.Op == reconcile.OpStart, step.Op == reconcile.OpReplace:
 		// Of one that runs, a start stops it first, and with another nonce it
 		// clears the count of exits (LIF-2).
@@ -99,10 +113,27 @@ func (w *world) Do(step reconcile.Step, d *reconcile.Desired) {
 	}
 }
 
+// doAgent does a step of a harness. One that is not in a file any more is
+// forgotten once it is stopped.
+func (w *world) doAgent(step reconcile.Step, d *reconcile.Desired) {
+	want, declared := d.Agents[step.Name]
+	switch {
+	case !declared:
+		w.agents.Remove(step.Name)
+	case step.Op == reconcile.OpStart, step.Op == reconcile.OpReplace:
+		w.agents.Start(want.Launch, want.Nonce)
+	case step.Op == reconcile.OpStop:
+		w.agents.Stop(step.Name)
+	case step.Op == reconcile.OpUpdate, step.Op == reconcile.OpPending:
+		w.agents.Update(want.Launch)
+	}
+}
+
 // apply puts the daemon's own settings in force.
 func (w *world) apply(s config.Server) {
 	w.settle(s.Settle)
 	w.pool.SetLimits(s)
+	w.agents.SetLimits(s)
 	w.limits.set(s)
 	// The config has checked the word.
 	_ = w.level.UnmarshalText([]byte(s.LogLevel))
@@ -139,9 +170,10 @@ func (w *world) Publish(d *reconcile.Desired, generation uint64) bool {
 	now := look(offers, digests, d.Prompts)
 	if w.seen.same(now) {
 		w.published = digests
-		return true // the catalog in force is this one
+		w.broker.Refresh() // a harness may see another part of it
+		return true        // the catalog in force is this one
 	}
-	fleet, err := w.merge(broker.Content{Version: w.version, Offers: offers, Prompts: prompts(d.Prompts)})
+	fleet, err := w.merge(broker.Content{Version: w.version, Offers: offers, Prompts: prompts(d.Prompts), Own: w.own})
 	if err != nil {
 		w.log.Error("catalog not published", "error", err)
 		return false
@@ -162,7 +194,12 @@ func (w *world) Publish(d *reconcile.Desired, generation uint64) bool {
 type sight struct {
 	made    bool
 	offers  []offered
-	prompts [][sha256.Size]byte
+	prompts []offeredPrompt
+}
+
+type offeredPrompt struct {
+	project string
+	digest  [sha256.Size]byte
 }
 
 type offered struct {
@@ -175,10 +212,11 @@ type offered struct {
 func look(offers []broker.Offer, digests map[string][sha256.Size]byte, files []prompt.Prompt) sight {
 	s := sight{made: true}
 	for _, o := range offers {
-		s.offers = append(s.offers, offered{o.Key, o.Upstream, o.Known, o.Stopped, digests[o.Key]})
+		full := reconcile.FullName(o.Project, o.Key)
+		s.offers = append(s.offers, offered{full, o.Upstream, o.Known, o.Stopped, digests[full]})
 	}
 	for _, p := range files {
-		s.prompts = append(s.prompts, p.Digest)
+		s.prompts = append(s.prompts, offeredPrompt{p.Project, p.Digest})
 	}
 	return s
 }
@@ -195,14 +233,16 @@ func (w *world) offers(d *reconcile.Desired) ([]broker.Offer, map[string][sha256
 	var offers []broker.Offer
 	for _, key := range slices.Sorted(maps.Keys(d.Upstreams)) {
 		if !d.Upstreams[key].Enabled {
-			offers = append(offers, broker.Offer{Key: key, Stopped: true})
+			project, own := reconcile.SplitName(key)
+			offers = append(offers, broker.Offer{Key: own, Project: project, Stopped: true})
 		}
 	}
 	for _, s := range w.pool.Snapshot() {
 		if !d.Upstreams[s.Key].Enabled || !s.Enabled {
 			continue
 		}
-		o := broker.Offer{Key: s.Key, Upstream: w.pool.Unit(s.Key)}
+		project, key := reconcile.SplitName(s.Key)
+		o := broker.Offer{Key: key, Project: project, Upstream: w.pool.Unit(s.Key)}
 		if s.Offer != nil {
 			digests[s.Key] = s.Offer.Digest
 			o.Known, o.Instructions = true, s.Offer.Instructions
@@ -219,7 +259,7 @@ func (w *world) offers(d *reconcile.Desired) ([]broker.Offer, map[string][sha256
 func prompts(files []prompt.Prompt) []broker.Prompt {
 	out := make([]broker.Prompt, len(files))
 	for i, p := range files {
-		out[i] = broker.Prompt{Name: p.Name, Title: p.Title, Description: p.Description, Body: sha256.Sum256(p.Body), Render: func(arguments map[string]string) (string, error) {
+		out[i] = broker.Prompt{Name: p.Name, Project: p.Project, Title: p.Title, Description: p.Description, Body: sha256.Sum256(p.Body), Render: func(arguments map[string]string) (string, error) {
 			text, err := p.Render(arguments)
 			return string(text), err
 		}}
@@ -248,5 +288,5 @@ func (w *world) announce(c *broker.Catalog, p broker.Published, generation uint6
 
 // Commit implements [reconcile.World].
 func (w *world) Commit(kept reconcile.Kept) {
-	w.save(stateFile, fleetState{Schema: stateSchema, Config: w.loader.path, Kept: kept})
+	w.save(stateFile, fleetState{Schema: stateSchema, Config: w.loader.global.path, Kept: kept})
 }

@@ -164,7 +164,7 @@ func TestWorld_ReportsEachThingOnce(t *testing.T) {
 				t.Errorf("%s (-want +got):\n%s", when, diff)
 			}
 		}
-		file := o.loader.path
+		file := o.loader.global.path
 		o.open()
 		missing := file + ":1: no such file; write one with `harness init`"
 		expect("at first", "refused||"+missing)

@@ -31,6 +31,9 @@ type Prompt struct {
 	Body        []byte     // byte for byte what follows the front matter (PRM-2)
 	File        string     // the path given to Parse
 	Digest      [32]byte   // SHA-256 over all fields above; equal digests mean equal prompts
+	// Project is the project whose harnesses see it, "" for everybody. Whoever
+	// reads the directories knows; Parse leaves it empty.
+	Project string
 }
 
 // Matches reports whether a directory entry of this name is looked at (PRM-1):

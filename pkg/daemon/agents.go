@@ -1,0 +1,219 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"harness/pkg/agent"
+	"harness/pkg/broker"
+	"harness/pkg/config"
+	"harness/pkg/control"
+	"harness/pkg/identity"
+	"harness/pkg/proc"
+	"harness/pkg/run"
+	"harness/pkg/wire"
+	"harness/reconcile"
+)
+
+// agents is the pool of harnesses as the reconciler and the operations use it.
+type agents interface {
+	Snapshot() []agent.Status
+	Status(name string) (agent.Status, bool)
+	Start(l config.AgentLaunch, nonce uint64)
+	Update(l config.AgentLaunch)
+	Stop(name string)
+	Remove(name string)
+	Attach(name string, v agent.Viewer) (*agent.Attachment, error)
+	SetLimits(s config.Server)
+}
+
+var _ agents = (*agent.Pool)(nil)
+
+// recorder adapts the runs on disk to what a pool records.
+type recorder struct{ store *run.Store }
+
+// Begin implements [agent.Recorder].
+func (r recorder) Begin(harness string, at time.Time) (agent.Run, error) {
+	one, err := r.store.Begin(harness, at)
+	if err != nil {
+		return nil, err
+	}
+	return recorded{one}, nil
+}
+
+type recorded struct{ *run.Run }
+
+// End implements [agent.Run].
+func (r recorded) End(e proc.Exit) { r.Run.End(e.At, e.Code, e.Signal) }
+
+// wiring says how a harness is spawned beyond its definition.
+type wiring struct {
+	ids    *identity.Store
+	socket string
+}
+
+// prepare gives a spawn its identity (WHO-1).
+func (w wiring) prepare(l config.AgentLaunch, runID string) (agent.Spawn, error) {
+	badge := w.ids.Begin(l.Name, runID)
+	return agent.Spawn{
+		Args: l.Args,
+		Env: []string{
+			"HARNESS_NAME=" + l.Name, "HARNESS_SOCKET=" + w.socket, "HARNESS_RUN_ID=" + runID, "HARNESS_MCP_TOKEN=" + badge.Token().Reveal(),
+		},
+		Bound: func(pid int, start uint64) { badge.Bind(identity.Process{PID: pid, Start: start}) },
+		Ended: badge.End,
+	}, nil
+}
+
+// caller is one session's other end. Whose it is, and what that one may do, is
+// looked up at each request (WHO-2, WHO-3).
+type caller struct {
+	ids     *identity.Store
+	claim   identity.Claim
+	desired func() *reconcile.Desired
+	nobody  *broker.Scope
+
+	mu    sync.Mutex
+	of    *reconcile.Desired // what scope was made of
+	name  string
+	scope *broker.Scope
+}
+
+var _ broker.Caller = (*caller)(nil)
+
+func newCaller(ids *identity.Store, claim identity.Claim, desired func() *reconcile.Desired) *caller {
+	return &caller{ids: ids, claim: claim, desired: desired, nobody: broker.Unattributed()}
+}
+
+// Scope implements [broker.Caller].
+func (c *caller) Scope() *broker.Scope {
+	owner, ok := c.ids.Whose(c.claim)
+	if !ok {
+		return c.nobody
+	}
+	d := c.desired()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.of == d && c.name == owner.Name {
+		return c.scope
+	}
+	c.of, c.name, c.scope = d, owner.Name, scopeOf(d, owner.Name)
+	return c.scope
+}
+
+// scopeOf is what the file grants a harness. One that is not in it any more, and
+// is on its way out, has what everybody has.
+func scopeOf(d *reconcile.Desired, name string) *broker.Scope {
+	a, declared := d.Agents[name]
+	if !declared {
+		return broker.NewScope(name, "", []string{"*"}, false)
+	}
+	// A project's file cannot grant anything (CFG-4).
+	write := a.Launch.Project == "" && slices.Contains(a.Launch.MCPAllow, "write")
+	return broker.NewScope(name, a.Launch.Project, a.Launch.MCP, write)
+}
+
+// List implements [control.Ops].
+func (o *ops) List(project string) []control.Harness {
+	d := o.loop.State().Desired
+	list := []control.Harness{}
+	for name, a := range d.Agents {
+		if project == "" || a.Launch.Project == project {
+			list = append(list, o.harness(d, name))
+		}
+	}
+	slices.SortFunc(list, func(a, b control.Harness) int { return strings.Compare(a.Name, b.Name) })
+	return list
+}
+
+// harness describes one that is declared.
+func (o *ops) harness(d *reconcile.Desired, name string) control.Harness {
+	a := d.Agents[name]
+	h := control.Harness{
+		Name: name, State: string(agent.Stopped), Enabled: a.Enabled, Project: control.OrNull(a.Launch.Project),
+		Description: control.OrNull(a.Launch.Description), Profiles: profilesOf(d, name),
+	}
+	s, there := o.agents.Status(name)
+	if !there {
+		return h
+	}
+	h.State, h.PID, h.Restarts = string(s.State), control.OrNull(s.PID), s.Restarts
+	if s.LastExit != nil {
+		h.LastExit = &control.Exit{Signal: control.OrNull(s.LastExit.Signal), At: s.LastExit.At.UTC()}
+		if s.LastExit.Signal == "" {
+			h.LastExit.Code = &s.LastExit.Code
+		}
+	}
+	if !s.Started.IsZero() {
+		ms := time.Since(s.Started).Milliseconds()
+		h.UptimeMS = &ms
+	}
+	if s.Spawned != nil {
+		change, _ := reconcile.CompareAgent(*s.Spawned, a.Launch)
+		h.ConfigPending = change == reconcile.Respawn
+	}
+	return h
+}
+
+// profilesOf lists the profiles that a harness is a member of.
+func profilesOf(d *reconcile.Desired, name string) control.List[string] {
+	var list control.List[string]
+	for profile, p := range d.Profiles {
+		if slices.Contains(p.Members, name) {
+			list = append(list, profile)
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+// Describe implements [control.Ops].
+func (o *ops) Describe(name string) (*control.Description, error) {
+	d := o.loop.State().Desired
+	a, declared := d.Agents[name]
+	if !declared {
+		return nil, &control.Problem{Code: wire.UnknownHarness, Message: fmt.Sprintf("no harness is named %q", name), Hint: o.otherNames(d, name)}
+	}
+	l := a.Launch
+	return &control.Description{Harness: o.harness(d, name), Definition: control.Definition{
+		Cmd: l.Cmd, Args: l.Args, EnvFile: control.OrNull(l.EnvFile), Env: sortedKeys(l.Env), Workdir: l.Workdir,
+		RestartDelayMS: l.RestartDelay.Milliseconds(), Enabled: l.Enabled, Description: l.Description, MCPAllow: l.MCPAllow,
+		MCPBridge: l.MCPBridge, Adapter: l.Adapter, MCP: l.MCP, EnvPass: l.EnvPass,
+	}}, nil
+}
+
+func sortedKeys(m map[string]string) control.List[string] {
+	return slices.Sorted(maps.Keys(m))
+}
+
+// looked adapts an attachment to what clients are given.
+type looked struct{ *agent.Attachment }
+
+// Resize implements [control.Terminal].
+func (l looked) Resize(cols, rows uint16) {
+	l.Attachment.Resize(proc.Size{Cols: cols, Rows: rows})
+}
+
+// Attach implements [control.Ops].
+func (o *ops) Attach(req control.AttachRequest) (control.Terminal, error) {
+	u, err := o.unitOf(req.Name)
+	if err != nil {
+		return nil, err
+	}
+	if u.key != "" {
+		return nil, &control.Problem{Code: wire.OperationFailed, Message: req.Name + " is an upstream and has no terminal", Hint: "see `harness logs " + req.Name + "`"}
+	}
+	a, err := o.agents.Attach(u.name, agent.Viewer{Size: proc.Size{Cols: req.Cols, Rows: req.Rows}, ReadOnly: req.ReadOnly})
+	if err == nil && o.standing(u).state.State == string(agent.Stopped) {
+		err = errors.Join(agent.ErrNoProcess, a.Close())
+	}
+	if err != nil {
+		return nil, &control.Problem{Code: wire.OperationFailed, Message: req.Name + " does not run", Hint: "harness start " + req.Name}
+	}
+	return looked{a}, nil
+}
