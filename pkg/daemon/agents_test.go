@@ -97,7 +97,7 @@ func TestCaller_IsWhoHasTheTokenAndMayWhatTheFileSaysNow(t *testing.T) {
 			t.Errorf("a forged token has %+v", s)
 		}
 		c := newCaller(&ids, identity.NewClaim(rev.Token().Reveal(), nil), desired)
-		if !c.Scope().Write || c.Scope() != c.Scope() {
+		if first := c.Scope(); !first.Write || c.Scope() != first {
 			t.Error("a scope that did not change is made again")
 		}
 		o.edit(strings.Replace(twoHarnesses, `["read", "write"]`, `["read"]`, 1))
