@@ -96,7 +96,7 @@ func TestLoad_DefaultsWrittenOutAreTheDefaults(t *testing.T) {
 	}
 	a.EnabledWritten = false
 	written.Agents["reviewer"] = a
-	if diff := cmp.Diff(string(config.Canonical(short)), string(config.Canonical(written))); diff != "" {
+	if diff := cmp.Diff(short, written, meaning()); diff != "" {
 		t.Errorf("defaults differ (-left out +written):\n%s", diff)
 	}
 	if diff := cmp.Diff(config.DefaultServer(), short.Server); diff != "" {

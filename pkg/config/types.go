@@ -44,8 +44,7 @@ type Env struct {
 }
 
 // Config is one file that validated. Nothing in it is shared with the source
-// or with another Config; a holder that passes it on to someone who may write
-// to it passes a Clone.
+// or with another Config, and nobody writes to it.
 type Config struct {
 	// Path is the Source's.
 	Path string `json:"-"`
