@@ -90,7 +90,7 @@ func (f *followed) adopt(o outcome) (fresh bool) {
 // empty is no empty fleet once there was one with something in it (CFG-2).
 func (f *followed) parse(text []byte, err error) (*config.Config, config.Warnings, config.Faults) {
 	at := func(message string) config.Faults {
-		return config.Faults{{File: f.path, Line: 1, Message: message}}
+		return config.Faults{{File: f.path, Message: message}}
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && f.good == nil:

@@ -166,7 +166,7 @@ func (l *loader) wideOpen() (config.Fault, bool) {
 	if err != nil || info.Mode().Perm()&0o022 == 0 {
 		return config.Fault{}, false
 	}
-	return config.Fault{File: l.global.path, Line: 1, Message: fmt.Sprintf("the file can be written by other users (mode %04o); run chmod go-w on it", info.Mode().Perm())}, true
+	return config.Fault{File: l.global.path, Message: fmt.Sprintf("the file can be written by other users (mode %04o); run chmod go-w on it", info.Mode().Perm())}, true
 }
 
 // launches adds to each definition of a file what the file system says about it

@@ -166,7 +166,7 @@ func TestWorld_ReportsEachThingOnce(t *testing.T) {
 		}
 		file := o.loader.global.path
 		o.open()
-		missing := file + ":1: no such file; write one with `harness init`"
+		missing := file + ": no such file; write one with `harness init`"
 		expect("at first", "refused||"+missing)
 		if log := o.logged(); !strings.Contains(log, "no such file") || !strings.Contains(log, "no config was ever good") {
 			t.Errorf("log: %s", log)
@@ -193,11 +193,11 @@ func TestWorld_ReportsEachThingOnce(t *testing.T) {
 		expect("as before", "load||the files are in force")
 		o.edit(oneUpstream + "# nothing\n")
 		expect("no meaning")
-		o.edit(oneUpstream + "[harness.a]\ncmd = \"sh\"\n")
+		o.edit(oneUpstream + "[harness.a]\ncmd = \"sh\"\nmcp_bridge = false\n")
 		if got := o.told(); len(got) != 4 || !strings.HasPrefix(got[0], "warning||") || got[1] != "load||the files are in force" || got[3] != "step|a|publish harness a: added" {
 			t.Errorf("with a warning: %q", got)
 		}
-		o.edit(oneUpstream + "[harness.a]\ncmd = \"sh\"\n# nothing\n")
+		o.edit(oneUpstream + "[harness.a]\ncmd = \"sh\"\nmcp_bridge = false\n# nothing\n")
 		expect("the same warning")
 	})
 }
