@@ -28,15 +28,18 @@
 //     those of os/exec.
 //   - Descendants are found by looking at the process table, soon after a
 //     start and then every few seconds, and at every step of a stop. An orphan
-//     that daemonised itself between two looks, and shed its pipes, belongs to
-//     one of the groups that lived at its birth, and is ended with the last of
-//     them.
+//     that daemonised itself between two looks, and shed its pipes or terminal,
+//     belongs to one of the groups that lived at its birth, and is ended with
+//     the last of them.
 //   - The record is replaced before Start returns, which is before the child
 //     is told anything, and fsynced behind its back (so not with renameio, which
 //     does both at once). It names processes by number, start time, boot and
 //     pid namespace.
 //   - creack/pty is used for terminals: opening one is a handful of ioctls that
-//     differ between systems.
+//     differ between systems. It leaves them blocking, so nothing else of it is
+//     used, and our end is made anew.
+//   - A terminal's number tells whose an orphan is, as the inodes of pipes do,
+//     but is not recorded: soon after, it is another's.
 //   - golang.org/x/sys/unix is used for what syscall lacks: pidfd, waitid,
 //     prctl, pipe sizes.
 //   - Elsewhere than on Linux, a stop ends the process group and nothing more

@@ -154,7 +154,7 @@ func (h *Host) account() []leftover {
 			Name:    g.name,
 			ident:   g.leader,
 			Owner:   h.self.ident,
-			Pipes:   g.pipes[:],
+			Pipes:   onlyPipes(g.pipes[:]), // the number of a terminal is soon another's
 			Members: slices.SortedFunc(maps.Keys(g.members), byPID),
 		})
 	}

@@ -213,12 +213,17 @@ func readAdopted() []int {
 	return pids
 }
 
-// readPipes lists the inodes of the pipes that pid has as descriptors 0 to 2.
+// readPipes lists the inodes of the pipes that pid has as descriptors 0 to 2,
+// and the numbers of the terminals.
 func readPipes(pid int) []uint64 {
 	var inodes []uint64
 	for fd := range 3 {
 		link, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", pid, fd))
 		if err != nil {
+			continue
+		}
+		if terminal := terminalNumber(link); terminal != 0 {
+			inodes = append(inodes, terminal)
 			continue
 		}
 		number, isPipe := strings.CutPrefix(link, "pipe:[")

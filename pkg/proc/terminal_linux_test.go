@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"errors"
 	"io"
+	"os"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -125,6 +127,75 @@ func TestTTY_KillsAtTheEndOfGraceAndWhatLeftTheSession(t *testing.T) {
 	}
 	if left := zombies(t); len(left) > 0 {
 		t.Errorf("zombies %v", left)
+	}
+}
+
+func TestTTY_KeepsDeadlinesInBothDirections(t *testing.T) {
+	p, in := onTerminal(t, newHost(t), `stty raw -echo; echo up; sleep 1000`)
+	until(t, in, "up")
+	if err := p.Resize(Size{Cols: 20, Rows: 5}); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.TTY.SetDeadline(time.Now().Add(50 * time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.TTY.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("reading what is not printed gives %v", err)
+	}
+	// Nobody reads it, and a terminal holds a few thousand bytes.
+	if _, err := p.TTY.Write(make([]byte, 1<<20)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("writing what is not read gives %v", err)
+	}
+}
+
+func TestTTY_EndsADaemonThatKeptTheTerminal(t *testing.T) {
+	h := newHost(t)
+	onTerminal(t, h, `sleep 1000`) // an orphan could be of this one too
+	// It forks and makes its session between two looks: its parent is gone.
+	p, in := onTerminal(t, h, `trap '' HUP TERM; setsid -f sh -c 'trap "" HUP TERM; echo $$; echo up; while :; do sleep 0.05; done'; read line`)
+	before := until(t, in, "up")
+	heir, err := strconv.Atoi(before[len(before)-1])
+	if err != nil || !alive(heir) {
+		t.Fatalf("no daemon: %q", before)
+	}
+	p.Stop(300 * time.Millisecond)
+	if alive(heir) {
+		t.Error("the daemon survived")
+	}
+	for _, g := range h.account() {
+		if len(g.Pipes) > 0 {
+			t.Errorf("a terminal is recorded: %+v", g)
+		}
+	}
+}
+
+// TestTTY_HasJobControl proves that the terminal is the session's own: a shell
+// without one cannot move jobs between foreground and background.
+func TestTTY_HasJobControl(t *testing.T) {
+	p, in := onTerminal(t, newHost(t), `stty -echo; PS1= exec sh -i`)
+	types := func(text string) {
+		if _, err := p.TTY.WriteString(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	types("tty; sleep 1000 & jobs; kill %1; echo known\n")
+	said := strings.Join(until(t, in, "known"), "\n")
+	if !strings.Contains(said, "/dev/pts/") || !strings.Contains(said, "Running") || strings.Contains(said, "job control turned off") {
+		t.Errorf("the shell said %q", said)
+	}
+	// The key stops the foreground job, and not the shell.
+	types("cat\nin front\n")
+	until(t, in, "in front")
+	types("\x1a")
+	for line := ""; !strings.Contains(line, "Stopped"); { // what is typed before that may be dropped
+		var err error
+		if line, err = in.ReadString('\n'); err != nil {
+			t.Fatal(err)
+		}
+	}
+	types("jobs; echo back\n")
+	if said := strings.Join(until(t, in, "back"), "\n"); !strings.Contains(said, "Stopped") {
+		t.Errorf("after the key: %q", said)
 	}
 }
 

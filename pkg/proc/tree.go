@@ -9,7 +9,7 @@ import (
 type group struct {
 	name    string
 	leader  ident
-	pipes   [3]uint64        // inodes of the child's standard pipes
+	pipes   [3]uint64        // inodes of the child's standard pipes, or its terminal's number
 	members map[ident]member // live descendants, the leader excluded
 	exited  bool             // the leader is a zombie, kept until nothing else is left
 }
@@ -43,7 +43,7 @@ type view struct {
 //     is entered by birth only, and its leader, alive or kept as a zombie,
 //     holds its number;
 //   - its parent belongs to it;
-//   - it is an orphan that holds one of the group's pipes.
+//   - it is an orphan that holds one of the group's pipes, or its terminal.
 //
 // Orphans with none of these are returned as lost.
 func (v *view) attribute(groups []*group) (owner map[int]*group, lost []entry) {
