@@ -21,11 +21,22 @@
 // screen is made of the last 32 KiB. Neither the program, nor its log, nor a
 // viewer ever waits for it.
 //
+// So drawing has a lock of its own, and the one that the reader of the terminal
+// takes is never held for it, not even to repaint for a viewer.
+//
+// The emulator panics at some of what programs can print, and does what it is
+// told a million times over. It is made anew after a panic, with the modes that
+// were on, and repeats within a line only.
+//
 // A viewer has a queue of 256 KiB. One that does not read loses the queue and
 // gets the screen as it is when it reads again: everybody else goes on.
 //
 // Programs ask their terminal what it is, and some wait for the answer. While
-// nobody is attached who could answer, the screen does.
+// nobody is attached who could answer, the screen does, in order, and not more
+// than 32 answers ahead of a program that does not read them.
+//
+// An end of the terminal that nobody has open is looked at again while the
+// process lives: some close it and open /dev/tty later.
 //
 // The terminal's output goes to the log as it came. Lines mean little on a
 // terminal, and the bytes are escaped where they are shown (CFG-6).

@@ -301,8 +301,7 @@ func (p *Pool) Screen(name string) ([]string, error) {
 	if e == nil {
 		return nil, ErrUnknown
 	}
-	defer e.term.look()()
-	return e.term.screen.text(), nil
+	return e.term.text(), nil
 }
 
 func (p *Pool) find(name string) *entry {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
+	"pgregory.net/rapid"
 
 	"harness/pkg/config"
 	"harness/pkg/proc"
@@ -94,7 +95,9 @@ func newHouse(t *testing.T) *house {
 	server.StopGrace = 2 * time.Second
 	x.pool = NewPool(Options{
 		Host: host, LogDir: filepath.Join(x.dir, "logs"), Logger: log, Runs: &x.runs, Server: server, ReadFile: os.ReadFile,
-		Env:     func() []string { return []string{"PATH=/usr/bin:/bin", "A=daemon", "B=daemon", "C=daemon", "D=daemon"} },
+		Env: func() []string {
+			return []string{"PATH=/usr/bin:/bin", "A=daemon", "B=daemon", "C=daemon", "D=daemon", "HARNESS_MCP_TOKEN=of another", "TERM=dumb"}
+		},
 		FindExe: func(cmd string) (string, error) { return cmd, nil },
 		Prepare: func(l config.AgentLaunch, run string) (Spawn, error) {
 			x.mu.Lock()
@@ -180,6 +183,9 @@ func (x *house) attach(name string, v Viewer) *stream {
 			n, err := a.Read(buf)
 			s.mu.Lock()
 			s.seen.Write(buf[:n])
+			if s.seen.Len() > 2<<20 { // a flood is not kept
+				s.seen.Next(s.seen.Len() - 1<<20)
+			}
 			s.mu.Unlock()
 			if err != nil {
 				return
@@ -320,11 +326,22 @@ func TestPool_OrdersTheEnvironment(t *testing.T) {
 	if err := os.WriteFile(file, []byte("B=file\nC=file\nD=file\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	l := script("a", `echo "[$A $B $C $D $HARNESS_RUN_ID $TERM]"; `+waits)
-	l.EnvFile, l.Env = file, map[string]string{"C": "table", "D": "table"}
+	// Not through a shell, which would tidy it up.
+	l := script("a", "")
+	l.Cmd, l.Args = "/usr/bin/env", nil
+	l.EnvFile, l.Env, l.RestartDelay = file, map[string]string{"C": "table", "D": "table"}, time.Hour
 	x.pool.Start(l, 1)
-	x.is("a", Running)
-	x.attach("a", viewer(80, 24)).sees("[daemon file table identity a-0 xterm-256color]")
+	x.is("a", Restarting)
+	lines, err := x.pool.Screen("a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := slices.DeleteFunc(lines, func(line string) bool { return !strings.Contains(line, "=") })
+	slices.Sort(got)
+	want := []string{"A=daemon", "B=file", "C=table", "D=identity", "HARNESS_RUN_ID=a-0", "PATH=/usr/bin:/bin", "TERM=xterm-256color"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("environment:\n%s", diff)
+	}
 }
 
 func TestPool_SeesAnExitThoughAHeirHoldsTheTerminalAndEndsIt(t *testing.T) {
@@ -357,7 +374,7 @@ func TestAttach_ShowsTheScreenThenWhatIsPrintedAndTypes(t *testing.T) {
 	second := x.attach("a", viewer(90, 40))
 	second.sees("drawn long ago")
 	second.sees("\x1b[?2004h")
-	if got := x.pool.find("a").term.size(); got != (proc.Size{Cols: 90, Rows: 30}) {
+	if got := x.pool.find("a").term.measure(); got != (proc.Size{Cols: 90, Rows: 30}) {
 		t.Errorf("the smallest is %+v", got)
 	}
 	third := x.attach("a", Viewer{Size: proc.Size{Cols: 10, Rows: 5}, ReadOnly: true})
@@ -365,17 +382,17 @@ func TestAttach_ShowsTheScreenThenWhatIsPrintedAndTypes(t *testing.T) {
 	if _, err := third.a.Write([]byte("x")); !errors.Is(err, ErrReadOnly) {
 		t.Errorf("a read-only one may type: %v", err)
 	}
-	if got := x.pool.find("a").term.size(); got != (proc.Size{Cols: 90, Rows: 30}) {
+	if got := x.pool.find("a").term.measure(); got != (proc.Size{Cols: 90, Rows: 30}) {
 		t.Errorf("one that only looks counts: %+v", got)
 	}
 	second.a.Close()
-	if got := x.pool.find("a").term.size(); got != (proc.Size{Cols: 100, Rows: 30}) {
+	if got := x.pool.find("a").term.measure(); got != (proc.Size{Cols: 100, Rows: 30}) {
 		t.Errorf("after the smaller left: %+v", got)
 	}
 	first.types("two\n")
 	third.sees("got two")
 	first.a.Resize(proc.Size{Cols: 50, Rows: 20})
-	if got := x.pool.find("a").term.size(); got != (proc.Size{Cols: 50, Rows: 20}) {
+	if got := x.pool.find("a").term.measure(); got != (proc.Size{Cols: 50, Rows: 20}) {
 		t.Errorf("resized: %+v", got)
 	}
 	lines, err := x.pool.Screen("a")
@@ -426,13 +443,19 @@ func TestFlood_GrowsNoMemoryAndStallsNobody(t *testing.T) {
 	}
 	before := heap()
 	reader.types("go\n")
-	reader.sees("flood is over")
-	// The reader of the test itself keeps what it has seen.
-	reader.mu.Lock()
-	reader.seen.Reset()
-	reader.mu.Unlock()
-	if after := heap(); after > before+32<<20 {
-		t.Errorf("the heap has grown from %d to %d", before, after)
+	over := make(chan struct{})
+	go func() { defer close(over); reader.sees("flood is over") }()
+	most := before
+	for flooding := true; flooding; {
+		select {
+		case <-over:
+			flooding = false
+		case <-time.After(50 * time.Millisecond):
+		}
+		most = max(most, heap())
+	}
+	if most > before+24<<20 {
+		t.Errorf("the heap has grown from %d to %d", before, most)
 	}
 	reader.types("still there\n")
 	reader.sees("got still there")
@@ -442,23 +465,180 @@ func TestFlood_GrowsNoMemoryAndStallsNobody(t *testing.T) {
 	if err != nil || n > 64<<10 || !bytes.Contains(buf[:n], []byte("flood is over")) {
 		t.Errorf("it gets %d bytes, %v: %.200q", n, err, buf[:n])
 	}
-	info, err := os.Stat(LogPath(filepath.Join(x.dir, "logs"), "a"))
-	if err != nil || info.Size() > logSize {
-		t.Errorf("the log has %v bytes, %v", info, err)
+	path := LogPath(filepath.Join(x.dir, "logs"), "a")
+	for i, file := range []string{path, path + ".1", path + ".2", path + ".3"} {
+		info, err := os.Stat(file)
+		switch {
+		case errors.Is(err, os.ErrNotExist) && (i > logKeep || flood < (i+1)*logSize):
+		case err != nil || info.Size() > logSize || i > logKeep:
+			t.Errorf("log %d: %v", i, err)
+		}
 	}
 }
 
-func TestScreen_KeepsTheLastOfWhatItCouldNotFollow(t *testing.T) {
+// TestFlood_OfQuestions proves that a program which asks and does not read the
+// answers costs nothing, and that one that asks in order is answered in order.
+func TestFlood_OfQuestions(t *testing.T) {
+	x := newHouse(t)
+	x.pool.Start(script("a", `stty raw -echo; yes "$(printf '\033[6n\033[c')"`), 1)
+	x.is("a", Running)
+	before := runtime.NumGoroutine()
+	x.await("a", "heard", func(Status) bool {
+		lines, err := x.pool.Screen("a")
+		return err == nil && len(lines) > 0 && len(x.pool.find("a").term.answers) == unread
+	})
+	if n := runtime.NumGoroutine(); n > before+10 {
+		t.Errorf("%d goroutines have become %d", before, n)
+	}
+	began := time.Now()
+	x.pool.Stop("a")
+	x.is("a", Stopped)
+	if took := time.Since(began); took > typing {
+		t.Errorf("answers that nobody reads hold up its stop for %v", took)
+	}
+}
+
+// TestTerminal_IsSilentWhileAViewerCanAnswer: two answers to one question would
+// be typed at the program.
+func TestTerminal_IsSilentWhileAViewerCanAnswer(t *testing.T) {
+	x := newHouse(t)
+	x.pool.Start(script("a", `stty raw -echo; echo up; while read line; do printf 'ask\033[6n'; echo "[$(dd bs=1 count=6 2>/dev/null | tr '\033' E)]"; done`), 1)
+	x.is("a", Running)
+	look := x.attach("a", viewer(80, 24))
+	look.sees("up")
+	look.types("go\n")
+	look.sees("ask\x1b[6n")
+	if _, err := x.pool.Screen("a"); err != nil { // all of it is drawn now
+		t.Fatal(err)
+	}
+	look.types("\x1b[7;7R")
+	look.sees("[E[7;7R]")
+}
+
+func TestTerminal_IsFollowedWhereItWasClosedForAWhile(t *testing.T) {
+	x := newHouse(t)
+	x.pool.Start(script("a", `echo one; exec </dev/null >/dev/null 2>&1; sleep 0.3; exec </dev/tty >/dev/tty; echo two; `+waits), 1)
+	x.is("a", Running)
+	x.attach("a", viewer(80, 24)).sees("two")
+}
+
+func TestAttach_BoundsAndIgnoresSizes(t *testing.T) {
+	x := newHouse(t)
+	x.pool.Start(script("a", waits), 1)
+	x.is("a", Running)
+	term := x.pool.find("a").term
+	for _, tc := range []struct{ viewer, want proc.Size }{
+		{proc.Size{}, firstSize()},
+		{proc.Size{Cols: 0, Rows: 7}, firstSize()},
+		{proc.Size{Cols: 65535, Rows: 65535}, proc.Size{Cols: widest, Rows: tallest}},
+		{proc.Size{Cols: 1, Rows: 1}, proc.Size{Cols: 1, Rows: 1}},
+		{proc.Size{Cols: 80, Rows: 24}, firstSize()},
+	} {
+		a, err := x.pool.Attach("a", Viewer{Size: tc.viewer})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := term.measure(); got != tc.want {
+			t.Errorf("a viewer of %+v makes it %+v", tc.viewer, got)
+		}
+		a.Close()
+		if got := term.measure(); got != tc.want {
+			t.Errorf("it does not keep %+v with nobody attached: %+v", tc.want, got)
+		}
+	}
+}
+
+func TestTerminal_KeepsTheLastOfWhatItCouldNotFollow(t *testing.T) {
 	t.Parallel()
-	s := newScreen(proc.Size{Cols: 40, Rows: 5}, func([]byte) {})
-	defer s.close()
+	term := newTerminal(io.Discard)
+	defer term.close()
+	term.draws.Lock() // as if it drew very slowly
 	for i := range 20000 {
-		s.write(fmt.Appendf(nil, "line %d\r\n", i))
+		term.show(fmt.Appendf(nil, "line %d\r\n", i))
 	}
-	if len(s.due) > lag {
-		t.Errorf("%d bytes are due", len(s.due))
+	if len(term.due) > lag {
+		t.Errorf("%d bytes are due", len(term.due))
 	}
-	if diff := cmp.Diff([]string{"line 19996", "line 19997", "line 19998", "line 19999", ""}, s.text()); diff != "" {
+	term.draws.Unlock()
+	if diff := cmp.Diff([]string{"line 19998", "line 19999", ""}, term.text()[21:]); diff != "" {
+		t.Errorf("screen:\n%s", diff)
+	}
+}
+
+// TestScreen_SurvivesWhateverIsPrinted: the emulator panics at some of it, and
+// takes long over some.
+func TestScreen_SurvivesWhateverIsPrinted(t *testing.T) {
+	t.Parallel()
+	parts := []string{
+		"\x1b[", "\x1b]", "\x1bP", "\x1b(0", "\x1b7", "\x1b8", "\x1bM", "\x1bD", "\x1bc", "\x1b\\", "\a", "\x00", "\xff", "\x9b", "\x18",
+		"\n", "\r", "\t", "\b", "世", "e\u0301", "👩‍👩‍👧", "a", "1", "25", "1049", "2147483647", ";", "?", "!p", " q",
+		"h", "l", "m", "H", "J", "K", "r", "s", "u", "L", "M", "@", "P", "X", "b", "S", "T", "A", "B", "C", "D", "d", "G", "g", "c", "n", "W", "I", "Z",
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		sizes := rapid.Custom(func(t *rapid.T) proc.Size {
+			return proc.Size{Cols: rapid.Uint16Range(1, 12).Draw(t, "cols"), Rows: rapid.Uint16Range(1, 6).Draw(t, "rows")}
+		})
+		s := newScreen(sizes.Draw(t, "size"), func([]byte) {})
+		defer s.close()
+		for range 2 {
+			s.draw([]byte(strings.Join(rapid.SliceOfN(rapid.SampledFrom(parts), 0, 150).Draw(t, "printed"), "")))
+			s.resize(sizes.Draw(t, "another size"))
+			if len(s.paint()) == 0 || len(s.text()) == 0 {
+				t.Fatal("nothing is painted")
+			}
+		}
+		s.draw([]byte("\x18\x1bc\x1b[Hx"))
+		if got := s.text()[0]; !strings.HasPrefix(got, "x") {
+			t.Fatalf("it draws no more: %q", got)
+		}
+	})
+}
+
+func TestScreen_GoesOnAfterAPanicOfTheEmulator(t *testing.T) {
+	t.Parallel()
+	s := newScreen(proc.Size{Cols: 6, Rows: 3}, func([]byte) {})
+	defer s.close()
+	s.draw([]byte("\x1b[?1049h\x1b[?2004hlost"))
+	was := s.emulator
+	s.survive(func() { panic("as it does") })
+	if s.emulator == was {
+		t.Fatal("it goes on with what is broken")
+	}
+	s.draw([]byte("next"))
+	painted := string(s.paint())
+	if s.text()[0] != "next" || !strings.Contains(painted, "\x1b[?1049h") || !strings.Contains(painted, "\x1b[?2004h") {
+		t.Errorf("%q, painted %q", s.text(), painted)
+	}
+}
+
+func TestTerminal_SaysWhatHappenedBelowWhatWasPrinted(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		printed string
+		want    []string
+	}{
+		"lines":                       {"one\r\ntwo\x1b[2;20r\x1b[2;4H", []string{"one", "two", "[harness: it ended]", ""}},
+		"a program that filled":       {"one\r\ntwo\x1b[?1049h\x1b[2J\x1b[9;9Hfull", []string{"one", "two", "[harness: it ended]", ""}},
+		"in the middle of a sequence": {"one\r\ntwo\x1b]0;titl", []string{"one", "two", "[harness: it ended]", ""}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			term := newTerminal(io.Discard)
+			defer term.close()
+			term.show([]byte(tc.printed))
+			term.say("it ended")
+			if diff := cmp.Diff(tc.want, term.text()[:4]); diff != "" {
+				t.Errorf("screen:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestScreen_RepeatsWithinALine(t *testing.T) {
+	t.Parallel()
+	s := newScreen(proc.Size{Cols: 10, Rows: 3}, func([]byte) {})
+	defer s.close()
+	s.draw([]byte("x\x1b[3b\r\ny\x1b[9999b"))
+	if diff := cmp.Diff([]string{"xxxx", "yyyyyyyyyy", "y"}, s.text()); diff != "" {
 		t.Errorf("screen:\n%s", diff)
 	}
 }
@@ -467,11 +647,11 @@ func TestScreen_PaintsTheSameOnAnother(t *testing.T) {
 	t.Parallel()
 	s := newScreen(proc.Size{Cols: 30, Rows: 6}, func([]byte) {})
 	defer s.close()
-	s.write([]byte("\x1b[?1049h\x1b[2J\x1b[31mred\x1b[0m\x1b[3;7Hwört 世界\x1b[?1h\x1b[?25l\x1b[6;1Hlast\x1b[2;3H"))
+	s.draw([]byte("\x1b[?1049h\x1b[2J\x1b[31mred\x1b[0m\x1b[3;7Hwört 世界\x1b[?1h\x1b[?25l\x1b[6;1Hlast\x1b[2;3H"))
 	o := newScreen(proc.Size{Cols: 30, Rows: 6}, func([]byte) {})
 	defer o.close()
-	o.write([]byte("something else\x1b[?2004h"))
-	o.write(s.paint())
+	o.draw([]byte("something else\x1b[?2004h"))
+	o.draw(s.paint())
 	if diff := cmp.Diff(s.text(), o.text()); diff != "" {
 		t.Errorf("another screen:\n%s", diff)
 	}

@@ -13,29 +13,27 @@ import (
 	"harness/pkg/proc"
 )
 
+// widest and tallest bound a screen: every cell of it costs memory, twice.
 const (
-	// lag bounds what the screen has yet to draw, in bytes.
-	lag = 64 << 10
-	// rest is what it goes on with when it has fallen behind.
-	rest = 32 << 10
+	widest  = 1000
+	tallest = 500
 )
 
-// screen is what a terminal shows. It is written to at any speed, and draws
-// when it is looked at or has the time. Its owner has two locks for it: one for
-// all of it, and one for what is due alone, which is never held for long.
+// screen is what a terminal shows. It is not safe for concurrent use.
 type screen struct {
 	emulator *vt.Emulator
 	size     proc.Size
-	due      []byte        // not drawn yet
 	modes    map[int]bool  // private modes that are on
 	answer   func([]byte)  // takes what the terminal would answer; never blocks
 	replies  chan struct{} // closed when its answers have ended
 }
 
 // calm returns what takes back whatever a program has switched on, for the
-// screen and for the terminals of those who look at it.
+// screen and for the terminals of those who look at it. The cursor stays where
+// it is, or where it was before the program filled the screen: leaving that and
+// ending the scrolling region would move it.
 func calm() []byte {
-	b := []byte("\x1b[0m\x1b[r\x1b[?1049l\x1b[?25h")
+	b := []byte("\x18\x1b7\x1b[?1049l\x1b[r\x1b8\x1b[0m\x1b[?25h")
 	for _, mode := range told() {
 		b = fmt.Appendf(b, "\x1b[?%dl", mode)
 	}
@@ -46,41 +44,68 @@ func calm() []byte {
 // keys, mouse, focus and bracketed paste.
 func told() []int { return []int{1, 1000, 1002, 1003, 1004, 1006, 2004} }
 
+// altScreen is the mode of programs that fill the screen.
+const altScreen = 1049
+
 func newScreen(size proc.Size, answer func([]byte)) *screen {
-	s := &screen{size: size, answer: answer}
+	s := &screen{size: size, answer: answer, modes: map[int]bool{}}
 	s.reset()
 	return s
 }
 
-// reset makes an empty screen.
+// reset makes an empty screen, with the modes that the last one had.
 func (s *screen) reset() {
 	s.close()
 	e := vt.NewEmulator(int(s.size.Cols), int(s.size.Rows))
 	e.SetScrollbackSize(1)
-	modes := map[int]bool{}
 	note := func(m ansi.Mode, on bool) {
 		if m, private := m.(ansi.DECMode); private {
-			modes[m.Mode()] = on
+			s.modes[m.Mode()] = on
 		}
 	}
 	e.SetCallbacks(vt.Callbacks{
 		EnableMode:  func(m ansi.Mode) { note(m, true) },
 		DisableMode: func(m ansi.Mode) { note(m, false) },
 	})
-	s.emulator, s.modes, s.replies = e, modes, make(chan struct{})
-	go func(done chan struct{}) {
-		defer close(done)
-		buf := make([]byte, 256)
-		for {
-			n, err := e.Read(buf)
-			if n > 0 {
-				s.answer(bytes.Clone(buf[:n]))
-			}
-			if err != nil {
-				return
-			}
+	// A few bytes that repeat a character a million times would hold up whoever
+	// wants to look. Programs repeat within a line.
+	e.RegisterCsiHandler('b', func(params ansi.Params) bool {
+		if n, _, ok := params.Param(0, 1); ok && n > e.Width() {
+			params[0] = ansi.Param(e.Width())
 		}
-	}(s.replies)
+		return false // the emulator does the rest
+	})
+	s.emulator, s.replies = e, make(chan struct{})
+	go s.pass(e, s.replies)
+	if s.modes[altScreen] {
+		_, _ = fmt.Fprintf(e, "\x1b[?%dh", altScreen)
+	}
+}
+
+// pass passes on what e answers, until it is closed.
+func (s *screen) pass(e *vt.Emulator, done chan<- struct{}) {
+	defer close(done)
+	buf := make([]byte, 256)
+	for {
+		n, err := e.Read(buf)
+		if n > 0 {
+			s.answer(bytes.Clone(buf[:n]))
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// survive does what the emulator may panic at: what a program prints can be
+// anything. The screen is empty then, and the next output draws on it.
+func (s *screen) survive(do func()) {
+	defer func() {
+		if recover() != nil {
+			s.reset()
+		}
+	}()
+	do()
 }
 
 // close ends the emulator.
@@ -96,53 +121,33 @@ func (s *screen) close() {
 	_ = s.emulator.Close()
 }
 
-// write takes what was printed. What cannot be drawn in time is left out, to
-// the last line that fits.
-func (s *screen) write(p []byte) {
-	s.due = append(s.due, p...)
-	if len(s.due) <= lag {
-		return
-	}
-	tail := s.due[len(s.due)-rest:]
-	if i := bytes.IndexByte(tail, '\n'); i >= 0 {
-		tail = tail[i+1:]
-	}
-	s.due = append(s.due[:0], tail...)
-}
-
-// take returns a copy of at most n bytes of what is due, and how much is left.
-func (s *screen) take(n int) (part []byte, left int) {
-	n = min(n, len(s.due))
-	part = bytes.Clone(s.due[:n])
-	s.due = s.due[:copy(s.due, s.due[n:])]
-	return part, len(s.due)
-}
-
-// draw draws what was taken. It writes to memory: there is no error to have.
-func (s *screen) draw(part []byte) { _, _ = s.emulator.Write(part) }
-
-// finish draws all that is due.
-func (s *screen) finish() {
-	part, _ := s.take(len(s.due))
-	s.draw(part)
+// draw draws what was printed. It writes to memory: there is no error to have.
+func (s *screen) draw(p []byte) {
+	s.survive(func() { _, _ = s.emulator.Write(p) })
 }
 
 // resize gives the screen another size.
 func (s *screen) resize(size proc.Size) {
-	s.finish()
 	s.size = size
-	s.emulator.Resize(int(size.Cols), int(size.Rows))
+	s.survive(func() { s.emulator.Resize(int(size.Cols), int(size.Rows)) })
 }
 
 // paint returns what draws the screen on another terminal, whatever was there.
-func (s *screen) paint() []byte {
-	s.finish()
+func (s *screen) paint() (painted []byte) {
+	s.survive(func() { painted = s.render() })
+	if painted == nil { // it is empty now
+		s.survive(func() { painted = s.render() })
+	}
+	return painted
+}
+
+func (s *screen) render() []byte {
 	var b strings.Builder
-	b.WriteString("\x1b[0m\x1b[?25l")
+	b.WriteString("\x18\x1b[0m\x1b[?25l") // CAN ends what was cut in the middle
 	if s.emulator.IsAltScreen() {
-		b.WriteString("\x1b[?1049h")
+		fmt.Fprintf(&b, "\x1b[?%dh", altScreen)
 	} else {
-		b.WriteString("\x1b[?1049l")
+		fmt.Fprintf(&b, "\x1b[?%dl", altScreen)
 	}
 	b.WriteString("\x1b[r\x1b[H\x1b[2J")
 	b.WriteString(strings.ReplaceAll(strings.TrimRight(s.emulator.Render(), "\n"), "\n", "\r\n"))
@@ -160,8 +165,8 @@ func (s *screen) paint() []byte {
 
 // text returns what is on the screen as plain lines.
 func (s *screen) text() []string {
-	s.finish()
-	lines := strings.Split(s.emulator.String(), "\n")
+	var lines []string
+	s.survive(func() { lines = strings.Split(s.emulator.String(), "\n") })
 	for i, l := range lines {
 		lines[i] = strings.TrimRight(l, " ")
 	}

@@ -1,11 +1,13 @@
 package agent
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"os"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"harness/pkg/proc"
@@ -14,12 +16,20 @@ import (
 const (
 	// backlog bounds what waits for one viewer, in bytes.
 	backlog = 256 << 10
+	// lag bounds what the screen has yet to draw, in bytes, and rest is what it
+	// goes on with when it has fallen behind.
+	lag  = 64 << 10
+	rest = 32 << 10
 	// chunk is how much is drawn in one go, and breath the pause between two
 	// while the screen is behind.
 	chunk  = 4 << 10
 	breath = 5 * time.Millisecond
-	// typing is how long a program may not take what is typed at it.
+	// typing is how long a program may not take what is typed at it, and
+	// unread how many answers may wait for it.
 	typing = 5 * time.Second
+	unread = 32
+	// reopen is how soon a terminal is looked at again that nobody has open.
+	reopen = 50 * time.Millisecond
 )
 
 // firstSize is the size of a terminal that nobody has looked at.
@@ -40,31 +50,61 @@ type terminal struct {
 	writers atomic.Int32              // viewers that can type, and so answer
 
 	drawing chan struct{} // capacity 1
+	answers chan answer   // capacity unread
 	done    chan struct{}
 	pump    sync.WaitGroup
-	ended   atomic.Bool
 
-	drawn   sync.Mutex // of the screen; taken before mu
-	mu      sync.Mutex // of what the screen has yet to draw, and of viewers
-	screen  *screen
+	draws  sync.Mutex // of screen, for as long as drawing takes; taken before mu
+	screen *screen
+
+	mu      sync.Mutex // of what follows; never held while anything is drawn
+	due     []byte     // not drawn yet
+	size    proc.Size
 	viewers map[*Attachment]struct{}
+	ended   bool
+}
+
+// answer is what a terminal answers to the program that asked.
+type answer struct {
+	to   *proc.Proc
+	text []byte
 }
 
 func newTerminal(log io.Writer) *terminal {
-	t := &terminal{log: log, drawing: make(chan struct{}, 1), done: make(chan struct{}), viewers: map[*Attachment]struct{}{}}
-	t.screen = newScreen(firstSize(), t.answer)
+	t := &terminal{
+		log: log, drawing: make(chan struct{}, 1), answers: make(chan answer, unread), done: make(chan struct{}),
+		size: firstSize(), viewers: map[*Attachment]struct{}{},
+	}
+	t.screen = newScreen(t.size, t.answer)
 	t.pump.Go(t.draw)
+	t.pump.Go(t.reply)
 	return t
 }
 
-// answer sends what a terminal answers to the program, while no viewer's own
-// terminal does. It is called in the middle of drawing and must not wait.
-func (t *terminal) answer(reply []byte) {
-	if p := t.tty.Load(); p != nil && t.writers.Load() == 0 {
-		go func() {
-			_ = p.TTY.SetWriteDeadline(time.Now().Add(typing))
-			_, _ = p.TTY.Write(reply) // a program that is gone needs no answer
-		}()
+// answer has the program answered, while no viewer's own terminal does it. It is
+// called in the middle of drawing and must not wait: a program that asks faster
+// than it reads is not answered every time.
+func (t *terminal) answer(text []byte) {
+	p := t.tty.Load()
+	if p == nil || t.writers.Load() > 0 {
+		return
+	}
+	select {
+	case t.answers <- answer{p, text}:
+	default:
+	}
+}
+
+// reply sends the answers, in order.
+func (t *terminal) reply() {
+	for {
+		select {
+		case <-t.done:
+			return
+		case a := <-t.answers:
+			_ = a.to.TTY.SetWriteDeadline(time.Now().Add(typing))
+			_, _ = a.to.TTY.Write(a.text) // a program that is gone needs no answer
+		}
 	}
 }
 
@@ -79,40 +119,58 @@ func (t *terminal) draw() {
 			return
 		case <-t.drawing:
 		}
-		for left := 1; left > 0 && !t.ended.Load(); {
-			t.drawn.Lock()
-			t.mu.Lock()
-			var part []byte
-			part, left = t.screen.take(chunk)
-			t.mu.Unlock()
-			t.screen.draw(part)
-			t.drawn.Unlock()
-			if left > rest/2 {
-				pause.Reset(breath)
-				select {
-				case <-t.done:
-				case <-pause.C:
-				}
+		for left := 1; left > 0; {
+			left = t.drawSome()
+			if left <= rest/2 {
+				continue
+			}
+			pause.Reset(breath)
+			select {
+			case <-t.done:
+				return
+			case <-pause.C:
 			}
 		}
 	}
 }
 
-// look locks all of the terminal, to see or change what is on the screen.
-func (t *terminal) look() (unlock func()) {
-	t.drawn.Lock()
+// drawSome draws a chunk and returns how much is left.
+func (t *terminal) drawSome() int {
+	t.draws.Lock()
+	defer t.draws.Unlock()
 	t.mu.Lock()
-	return func() {
-		t.mu.Unlock()
-		t.drawn.Unlock()
-	}
+	n := min(chunk, len(t.due))
+	part := bytes.Clone(t.due[:n])
+	t.due = t.due[:copy(t.due, t.due[n:])]
+	left := len(t.due)
+	t.mu.Unlock()
+	t.screen.draw(part)
+	return left
 }
 
-// size is that of the terminal now.
-func (t *terminal) size() proc.Size {
+// takeLocked returns all that is due.
+func (t *terminal) takeLocked() []byte {
+	due := t.due
+	t.due = nil
+	return due
+}
+
+// text returns what is on the screen, as plain lines.
+func (t *terminal) text() []string {
+	t.draws.Lock()
+	defer t.draws.Unlock()
+	t.mu.Lock()
+	due := t.takeLocked()
+	t.mu.Unlock()
+	t.screen.draw(due)
+	return t.screen.text()
+}
+
+// measure returns the size of the terminal now.
+func (t *terminal) measure() proc.Size {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.screen.size
+	return t.size
 }
 
 // follow copies what p prints to the screen, the log, the viewers and out, until
@@ -125,8 +183,17 @@ func (t *terminal) follow(p *proc.Proc, out io.Writer) {
 			t.print(buf[:n])
 			_, _ = out.Write(buf[:n]) // evidence tells of its own gaps
 		}
-		if err != nil {
-			return // EIO: the last process that had it is gone
+		switch {
+		case err == nil:
+			continue
+		case !errors.Is(err, syscall.EIO):
+			return
+		}
+		// Nobody has the terminal open. Its process may open it again.
+		select {
+		case <-p.Exited():
+			return
+		case <-time.After(reopen):
 		}
 	}
 }
@@ -142,10 +209,18 @@ func (t *terminal) say(line string) {
 	t.show(append(calm(), "\r\n\x1b[7m[harness: "+line+"]\x1b[0m\r\n"...))
 }
 
-// show adds to the screen and to what the viewers see.
+// show adds to the screen and to what the viewers see. What cannot be drawn in
+// time is left out, to the last line that fits.
 func (t *terminal) show(p []byte) {
 	t.mu.Lock()
-	t.screen.write(p)
+	t.due = append(t.due, p...)
+	if len(t.due) > lag {
+		tail := t.due[len(t.due)-rest:]
+		if i := bytes.IndexByte(tail, '\n'); i >= 0 {
+			tail = tail[i+1:]
+		}
+		t.due = append(t.due[:0], tail...)
+	}
 	for a := range t.viewers {
 		a.push(p)
 	}
@@ -159,9 +234,10 @@ func (t *terminal) show(p []byte) {
 // begin puts a process on the terminal. What the last one left on the screen
 // stays.
 func (t *terminal) begin(p *proc.Proc) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	t.tty.Store(p)
-	defer t.look()()
-	t.fitLocked()
+	_ = p.Resize(t.size) // it may have changed since the spawn
 }
 
 // end takes the process off it.
@@ -170,47 +246,71 @@ func (t *terminal) end(p *proc.Proc) {
 	_ = p.TTY.Close()
 }
 
-// fitLocked, with all of the terminal locked, gives it the smallest of its
-// viewers' sizes. Without one that counts it keeps the size it has.
-func (t *terminal) fitLocked() {
-	var fit proc.Size
+// refit changes something about the viewers, and then the size of the terminal
+// to the smallest of theirs. Those who look see the screen anew if it has
+// changed.
+func (t *terminal) refit(change func()) {
+	t.draws.Lock()
+	defer t.draws.Unlock()
+	t.mu.Lock()
+	change()
+	size := t.smallestLocked()
+	if t.ended || size == t.size {
+		t.mu.Unlock()
+		return
+	}
+	t.size = size
+	due := t.takeLocked()
 	for a := range t.viewers {
-		if a.ReadOnly {
-			continue
-		}
-		if fit.Cols == 0 || a.size.Cols < fit.Cols {
-			fit.Cols = a.size.Cols
-		}
-		if fit.Rows == 0 || a.size.Rows < fit.Rows {
-			fit.Rows = a.size.Rows
-		}
-	}
-	if fit.Cols == 0 || fit.Rows == 0 {
-		fit = t.screen.size
-	}
-	if fit != t.screen.size {
-		t.screen.resize(fit)
+		a.drop()
 	}
 	if p := t.tty.Load(); p != nil {
-		_ = p.Resize(fit) // fails where the process is gone, and then for nobody
+		_ = p.Resize(size) // fails where the process is gone, and then for nobody
 	}
+	t.mu.Unlock()
+	t.screen.draw(due)
+	t.screen.resize(size)
 }
 
-// close ends the terminal and everybody's look at it.
+// smallestLocked is the smallest of the viewers' sizes. Without one that counts
+// it is the size the terminal has.
+func (t *terminal) smallestLocked() proc.Size {
+	fit := proc.Size{Cols: widest, Rows: tallest}
+	counted := false
+	for a := range t.viewers {
+		if a.ReadOnly || a.Size.Cols == 0 || a.Size.Rows == 0 {
+			continue
+		}
+		counted = true
+		fit.Cols, fit.Rows = min(fit.Cols, a.Size.Cols), min(fit.Rows, a.Size.Rows)
+	}
+	if !counted {
+		return t.size
+	}
+	return fit
+}
+
+// close ends the terminal and everybody's look at it. Nothing runs on it.
 func (t *terminal) close() {
-	t.ended.Store(true)
 	close(t.done)
 	t.pump.Wait()
-	defer t.look()()
+	t.draws.Lock()
+	defer t.draws.Unlock()
+	t.mu.Lock()
+	t.ended = true
 	for a := range t.viewers {
 		a.end()
 	}
+	t.mu.Unlock()
 	t.screen.close()
 }
 
 // Viewer is who attaches.
 type Viewer struct {
-	Size     proc.Size
+	// Size is that of the viewer's own terminal; without one it does not count.
+	Size proc.Size
+	// ReadOnly is for one who only looks: cannot type, and does not count for
+	// the size.
 	ReadOnly bool
 }
 
@@ -218,44 +318,52 @@ type Viewer struct {
 // what is printed; it ends with io.EOF when the harness is no more. One
 // goroutine reads, another may write.
 type Attachment struct {
-	Viewer
-	t    *terminal
-	size proc.Size // guarded by t.mu
+	Viewer // its Size is guarded by t.mu
+	t      *terminal
 
-	mu     sync.Mutex
+	mu     sync.Mutex // taken after t.mu
 	ready  *sync.Cond
 	queue  []byte
-	behind bool // the queue was dropped: the screen comes next
+	behind bool // what follows queue was dropped: the screen comes next
 	over   bool
 }
 
 // attach adds a viewer, who sees the screen first.
 func (t *terminal) attach(v Viewer) *Attachment {
-	a := &Attachment{Viewer: v, t: t, size: v.Size, behind: true}
+	a := &Attachment{Viewer: v, t: t, behind: true}
 	a.ready = sync.NewCond(&a.mu)
-	defer t.look()()
-	if t.ended.Load() {
-		a.over = true
-		return a
-	}
-	t.viewers[a] = struct{}{}
-	if !v.ReadOnly {
-		t.writers.Add(1)
-	}
-	t.fitLocked()
+	t.refit(func() {
+		if t.ended {
+			a.over = true
+			return
+		}
+		t.viewers[a] = struct{}{}
+		if !v.ReadOnly {
+			t.writers.Add(1)
+		}
+	})
 	return a
 }
 
-// push adds to the queue, under the terminal's lock.
+// push adds to the queue.
 func (a *Attachment) push(p []byte) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !a.behind && len(a.queue)+len(p) > backlog {
+	switch {
+	case a.behind:
+	case len(a.queue)+len(p) > backlog:
 		a.queue, a.behind = nil, true
-	}
-	if !a.behind {
+	default:
 		a.queue = append(a.queue, p...)
 	}
+	a.ready.Signal()
+}
+
+// drop has the viewer see the screen next, in place of what it has not read.
+func (a *Attachment) drop() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.queue, a.behind = nil, true
 	a.ready.Signal()
 }
 
@@ -270,30 +378,42 @@ func (a *Attachment) end() {
 func (a *Attachment) Read(p []byte) (int, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for !a.behind && len(a.queue) == 0 && !a.over {
-		a.ready.Wait()
-	}
-	if a.behind && !a.over {
-		a.mu.Unlock()
-		a.catchUp()
-		a.mu.Lock()
-	}
-	if len(a.queue) == 0 && a.over {
-		return 0, io.EOF
+	for len(a.queue) == 0 {
+		switch {
+		case a.over:
+			return 0, io.EOF
+		case a.behind:
+			a.mu.Unlock()
+			a.catchUp()
+			a.mu.Lock()
+		default:
+			a.ready.Wait()
+		}
 	}
 	n := copy(p, a.queue)
-	a.queue = a.queue[n:]
+	if a.queue = a.queue[n:]; len(a.queue) == 0 {
+		a.queue = nil // who has read all holds no memory
+	}
 	return n, nil
 }
 
-// catchUp gives a viewer that has missed something the screen as it is.
+// catchUp gives a viewer that has missed something the screen as it is. What is
+// printed while that is drawn comes after it.
 func (a *Attachment) catchUp() {
-	defer a.t.look()()
+	t := a.t
+	t.draws.Lock()
+	defer t.draws.Unlock()
+	t.mu.Lock()
+	due := t.takeLocked()
+	a.mu.Lock()
+	a.queue, a.behind = nil, false
+	a.mu.Unlock()
+	t.mu.Unlock()
+	t.screen.draw(due)
+	painted := t.screen.paint()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.behind && !a.over {
-		a.queue, a.behind = a.t.screen.paint(), false
-	}
+	a.queue = append(painted, a.queue...)
 }
 
 // Write types p at the program.
@@ -313,33 +433,26 @@ func (a *Attachment) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Resize says that the viewer's own terminal has another size.
+// Resize says that the viewer's own terminal has another size. It sees the
+// screen anew: a terminal that was made another size may have lost it.
 func (a *Attachment) Resize(size proc.Size) {
-	defer a.t.look()()
-	a.size = size
-	if _, attached := a.t.viewers[a]; attached {
-		a.t.fitLocked()
-	}
-	// A terminal that was made another size may have lost what was on it.
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.queue, a.behind = nil, true
-	a.ready.Signal()
+	a.t.refit(func() {
+		a.Size = size
+		a.drop()
+	})
 }
 
 // Close ends the look. It may be called more than once, by any goroutine.
 func (a *Attachment) Close() error {
-	unlock := a.t.look()
-	if _, attached := a.t.viewers[a]; attached {
+	a.t.refit(func() {
+		if _, attached := a.t.viewers[a]; !attached {
+			return
+		}
 		delete(a.t.viewers, a)
 		if !a.ReadOnly {
 			a.t.writers.Add(-1)
 		}
-		if !a.t.ended.Load() {
-			a.t.fitLocked()
-		}
-	}
-	unlock()
+	})
 	a.end()
 	return nil
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -35,6 +37,7 @@ type unit struct {
 	view  atomic.Pointer[Status]
 	idle  sync.WaitGroup // what Serve started
 	alive *life          // the process, or what is left of it; of Serve's goroutine
+	alarm *time.Timer    // of the next doWake; of Serve's goroutine
 }
 
 // life is one process from its spawn to the last of its group.
@@ -89,6 +92,7 @@ func (u *unit) ran(id string) {
 // Serve does what the machine asks for until ctx ends, and then what it takes
 // until nothing is left.
 func (u *unit) Serve(ctx context.Context) error {
+	u.alarm = time.NewTimer(0)
 	for ctx.Err() == nil {
 		u.do()
 		select {
@@ -100,6 +104,7 @@ func (u *unit) Serve(ctx context.Context) error {
 	for u.do(); u.view.Load().State != Stopped; u.do() {
 		<-u.work
 	}
+	u.alarm.Stop()
 	u.idle.Wait()
 	return ctx.Err()
 }
@@ -131,7 +136,8 @@ func (u *unit) perform(e effect) {
 	case doSweep:
 		u.finish(e.life, (*proc.Proc).Kill)
 	case doWake:
-		time.AfterFunc(time.Until(e.at), func() { u.apply(func(m *machine) { m.ring(e.life) }) })
+		u.alarm.Stop()
+		u.alarm = time.AfterFunc(time.Until(e.at), func() { u.apply(func(m *machine) { m.ring(e.life) }) })
 	}
 }
 
@@ -179,7 +185,7 @@ func (u *unit) launch(l config.AgentLaunch) (*life, error) {
 	if err != nil {
 		return nil, err
 	}
-	env, err := u.environment(l)
+	definition, err := u.defined(l)
 	if err != nil {
 		return nil, err
 	}
@@ -193,9 +199,9 @@ func (u *unit) launch(l config.AgentLaunch) (*life, error) {
 		run.End(proc.Exit{Code: -1, At: time.Now()})
 		return nil, fmt.Errorf("wire to the endpoint: %w", err)
 	}
-	size := u.term.size()
+	size := u.term.measure()
 	p, err := u.pool.opt.Host.Start(proc.Spec{
-		Path: exe, Argv0: l.Cmd, Args: spawn.Args, Env: append(env, spawn.Env...), Dir: l.Workdir, Name: "harness." + u.name, TTY: &size,
+		Path: exe, Argv0: l.Cmd, Args: spawn.Args, Env: environment(u.pool.opt.Env(), definition, spawn.Env), Dir: l.Workdir, Name: "harness." + u.name, TTY: &size,
 	})
 	if err != nil {
 		spawn.Ended()
@@ -207,10 +213,9 @@ func (u *unit) launch(l config.AgentLaunch) (*life, error) {
 	return &life{proc: p, spawn: spawn, run: run, read: make(chan struct{})}, nil
 }
 
-// environment is the daemon's without HARNESS_*, then the env_file, then env
-// (LIF-8); identity comes after it.
-func (u *unit) environment(l config.AgentLaunch) ([]string, error) {
-	env := append(u.pool.opt.Env(), "TERM=xterm-256color")
+// defined lists the variables that a definition sets: those of its env_file,
+// then those of its env.
+func (u *unit) defined(l config.AgentLaunch) (vars []string, err error) {
 	if l.EnvFile != "" {
 		data, err := u.pool.opt.ReadFile(l.EnvFile)
 		if err != nil {
@@ -219,18 +224,38 @@ func (u *unit) environment(l config.AgentLaunch) ([]string, error) {
 			}
 			return nil, fmt.Errorf("env_file %s: %w", l.EnvFile, err)
 		}
-		vars, err := config.ParseEnvFile(data)
+		file, err := config.ParseEnvFile(data)
 		if err != nil {
 			return nil, fmt.Errorf("env_file %s: %w", l.EnvFile, err)
 		}
-		for _, v := range vars {
-			env = append(env, v.Name+"="+v.Value.Reveal())
+		for _, v := range file {
+			vars = append(vars, v.Name+"="+v.Value.Reveal())
 		}
 	}
 	for name, value := range l.Env {
-		env = append(env, name+"="+value)
+		vars = append(vars, name+"="+value)
 	}
-	return env, nil
+	return vars, nil
+}
+
+// environment is that of a child (LIF-8): the daemon's without HARNESS_*, then
+// what its definition sets, then its identity. Each name is in it once, with
+// the last value: of two, some programs would take the first.
+func environment(base, definition, identity []string) []string {
+	base = slices.DeleteFunc(slices.Clone(base), func(v string) bool { return strings.HasPrefix(v, "HARNESS_") })
+	all := slices.Concat(base, []string{"TERM=xterm-256color"}, definition, identity)
+	last := make(map[string]int, len(all))
+	for i, v := range all {
+		name, _, _ := strings.Cut(v, "=")
+		last[name] = i
+	}
+	env := make([]string, 0, len(last))
+	for i, v := range all {
+		if name, _, _ := strings.Cut(v, "="); last[name] == i {
+			env = append(env, v)
+		}
+	}
+	return env
 }
 
 // finish ends a life beside the loop, and says when nothing is left of it.
