@@ -38,7 +38,7 @@ type room struct {
 // everything is the import list of the one room that may know all others.
 var everything = []string{
 	"watch", "reconcile", "pkg/config", "pkg/prompt", "pkg/restart", "pkg/proc", "pkg/jsonrpc",
-	"pkg/wire", "pkg/plain", "pkg/durable", "pkg/upstream", "pkg/broker", "pkg/bridge", "pkg/control", "pkg/identity", "pkg/agent", "pkg/run",
+	"pkg/wire", "pkg/plain", "pkg/durable", "pkg/upstream", "pkg/broker", "pkg/bridge", "pkg/control", "pkg/identity", "pkg/agent", "pkg/run", "pkg/adapter",
 }
 
 var rooms = map[string]room{
@@ -109,6 +109,10 @@ var rooms = map[string]room{
 	"pkg/run": {
 		does:  "keeps what was run: the output and the end of every spawn",
 		knows: []string{"pkg/durable"},
+	},
+	"pkg/adapter": {
+		does: "knows how each agent CLI is given one more MCP server when it is started",
+		core: []string{"*.go"},
 	},
 	"pkg/control": {
 		does:  "the daemon's private door: HTTP and JSON on a 0600 Unix socket, server and client",
