@@ -359,7 +359,21 @@ func (a *agent) toolNames() []string {
 	a.t.Helper()
 	var names []string
 	for _, t := range a.tools() {
-		names = append(names, t.Name)
+		if strings.Contains(t.Name, "__") {
+			names = append(names, t.Name)
+		}
+	}
+	return names
+}
+
+// ownTools are the daemon's own tools that the session sees.
+func (a *agent) ownTools() []string {
+	a.t.Helper()
+	var names []string
+	for _, t := range a.tools() {
+		if !strings.Contains(t.Name, "__") {
+			names = append(names, t.Name)
+		}
 	}
 	return names
 }

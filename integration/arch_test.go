@@ -38,7 +38,7 @@ type room struct {
 // everything is the import list of the one room that may know all others.
 var everything = []string{
 	"watch", "reconcile", "pkg/config", "pkg/prompt", "pkg/restart", "pkg/proc", "pkg/jsonrpc",
-	"pkg/wire", "pkg/plain", "pkg/durable", "pkg/upstream", "pkg/broker", "pkg/bridge", "pkg/control", "pkg/identity", "pkg/agent", "pkg/run", "pkg/adapter",
+	"pkg/wire", "pkg/plain", "pkg/durable", "pkg/upstream", "pkg/broker", "pkg/bridge", "pkg/control", "pkg/identity", "pkg/agent", "pkg/run", "pkg/adapter", "pkg/facade",
 }
 
 var rooms = map[string]room{
@@ -110,6 +110,10 @@ var rooms = map[string]room{
 		does:  "keeps what was run: the output and the end of every spawn",
 		knows: []string{"pkg/durable"},
 	},
+	"pkg/facade": {
+		does:  "the daemon's own MCP tools, thin over the operations control offers",
+		knows: []string{"pkg/broker", "pkg/control", "pkg/run", "pkg/wire", "pkg/plain"},
+	},
 	"pkg/adapter": {
 		does: "knows how each agent CLI is given one more MCP server when it is started",
 		core: []string{"*.go"},
@@ -152,7 +156,7 @@ var libraries = map[string]library{
 	"github.com/yuin/goldmark":         {[]string{"pkg/prompt"}, "the markdown parser under goldmark-meta"},
 	"github.com/yuin/goldmark-meta":    {[]string{"pkg/prompt"}, "front matter"},
 	"gopkg.in/yaml.v2":                 {[]string{"pkg/prompt"}, "the lines of front matter faults"},
-	"github.com/mark3labs/mcp-go":      {[]string{"pkg/broker"}, "handshake, own tools, prompts, completion and logging of a session; never the relay path"},
+	"github.com/mark3labs/mcp-go":      {[]string{"pkg/broker", "pkg/facade"}, "handshake, own tools, prompts, completion and logging of a session; never the relay path"},
 	"github.com/thejerf/suture":        {[]string{"watch", "reconcile", "pkg/upstream", "pkg/agent", "pkg/broker", "pkg/control", "pkg/daemon"}, "supervision"},
 	"github.com/spf13/cobra":           {[]string{"cmd/harness"}, "verbs, flags, completion"},
 	"github.com/gofrs/flock":           {[]string{"pkg/daemon", "pkg/control"}, "one daemon per state directory"},

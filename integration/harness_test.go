@@ -152,3 +152,78 @@ func TestHarness_SessionsAreKnownAsItsOwn(t *testing.T) {
 	})
 	outside.well("up")
 }
+
+// What an agent may do is asked at each call, and told when it changes (WHO-3).
+func TestHarness_RightsCountAtTheNextCall(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	// The harness lends its identity to a session of the test.
+	lend := "env > " + h.path("env-$HARNESS_NAME.part") + " && mv " + h.path("env-$HARNESS_NAME.part") + " " + h.path("env-$HARNESS_NAME") + "; " + stays
+	tables := func(allow string) []string {
+		return []string{
+			h.upstream("up"), h.upstream("hidden"),
+			harnessTable("boss", lend, "enabled = true\nmcp_allow = "+allow+"\nmcp = [\"up\"]"), harnessTable("worker", lend, "enabled = true"),
+		}
+	}
+	h.configure(tables(`["read"]`)...)
+	d := h.start()
+	as := func(name string) *agent {
+		t.Helper()
+		var token string
+		eventually(t, name+" has an identity", func() bool {
+			data, err := os.ReadFile(h.path("env-" + name))
+			if err != nil {
+				return false
+			}
+			for line := range strings.Lines(string(data)) {
+				if value, ok := strings.CutPrefix(strings.TrimSpace(line), "HARNESS_MCP_TOKEN="); ok {
+					token = value
+				}
+			}
+			return token != ""
+		})
+		a := h.client("env", "HARNESS_MCP_TOKEN="+token, bin(t)+"/harness", "mcp")
+		a.initialize("2025-11-25")
+		a.initialized()
+		return a
+	}
+	boss, worker, nobody := as("boss"), as("worker"), d.connected()
+	write := []string{"harness_start", "harness_stop", "harness_restart"}
+	for _, a := range []*agent{boss, worker, nobody} {
+		for _, tool := range write {
+			if r := a.call(tool, map[string]any{"name": "worker"}); r.code() != "permission_denied" {
+				t.Errorf("%s without the right: %s", tool, r.code())
+			}
+		}
+		if own := a.ownTools(); len(own) != 6 {
+			t.Errorf("tools without the right: %v", own)
+		}
+	}
+	if r := boss.call("hidden__echo", nil); r.code() != "unknown_namespace" {
+		t.Errorf("an upstream it does not see: %s", r.code())
+	}
+	h.configure(tables(`["read", "write"]`)...)
+	h.mustReload()
+	boss.awaitCount(toolsChanged, 1)
+	if own := boss.ownTools(); len(own) != 9 {
+		t.Errorf("tools with the right: %v", own)
+	}
+	pid := h.list()["worker"].PID
+	if r := boss.call("harness_restart", map[string]any{"name": "worker"}); r.code() != "" {
+		t.Errorf("with the right: %s", r.code())
+	}
+	if now := h.list()["worker"]; now.PID == pid || now.State != "running" {
+		t.Errorf("after its restart: %+v", now)
+	}
+	if r := boss.call("harness_stop", map[string]any{"name": "mcp.up"}); r.code() != "unknown_harness" {
+		t.Errorf("an upstream is no harness: %s", r.code())
+	}
+	if r := nobody.call("harness_stop", map[string]any{"name": "worker"}); r.code() != "permission_denied" {
+		t.Errorf("nobody's session: %s", r.code())
+	}
+	h.configure(tables(`["read"]`)...)
+	h.mustReload()
+	if r := boss.call("harness_stop", map[string]any{"name": "worker"}); r.code() != "permission_denied" {
+		t.Errorf("after it was taken away: %s", r.code())
+	}
+}

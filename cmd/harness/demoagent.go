@@ -150,7 +150,8 @@ func (a *demoAgent) call(tool, arguments string) (string, error) {
 	return r.Content[0].Text, nil
 }
 
-// list returns the names that a list method gives.
+// list returns the names that a list method gives, without the daemon's own
+// tools, which are always there.
 func (a *demoAgent) list(k wire.Kind) ([]string, error) {
 	raw, err := a.request(k.ListMethod(), "{}")
 	if err != nil {
@@ -162,7 +163,9 @@ func (a *demoAgent) list(k wire.Kind) ([]string, error) {
 	}
 	names := []string{}
 	for _, item := range r[k.String()] {
-		names = append(names, item.Name)
+		if k != wire.Tools || strings.Contains(item.Name, "__") {
+			names = append(names, item.Name)
+		}
 	}
 	return names, nil
 }

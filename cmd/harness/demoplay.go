@@ -55,7 +55,7 @@ func (d *demo) connect(context.Context) error {
 	if err := d.listed(wire.Tools); err != nil {
 		return err
 	}
-	d.say(time.Since(begin), "daemon started, two agents connected", "both: no tools yet")
+	d.say(time.Since(begin), "daemon started, two agents connected", "both: no tools of servers yet")
 	return nil
 }
 
@@ -241,7 +241,7 @@ func (d *demo) remove(context.Context) error {
 	if err == nil || !strings.Contains(err.Error(), string(wire.UnknownNamespace)) {
 		return fmt.Errorf("a removed server was called: %v", err)
 	}
-	d.say(took, "[mcp.demo] removed", "both: told, no tools")
+	d.say(took, "[mcp.demo] removed", "both: told, no tools of servers")
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os/exec"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -220,9 +221,11 @@ func (c *client) tools() ([]string, error) {
 	if err := json.Unmarshal(raw, &list); err != nil {
 		return nil, err
 	}
-	names := make([]string, len(list.Tools))
-	for i, t := range list.Tools {
-		names[i] = t.Name
+	var names []string
+	for _, t := range list.Tools {
+		if !strings.HasPrefix(t.Name, "harness_") && !strings.Contains(t.Name, "_trajector") {
+			names = append(names, t.Name) // and not the daemon's own
+		}
 	}
 	return names, nil
 }

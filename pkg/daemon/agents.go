@@ -13,6 +13,7 @@ import (
 	"harness/pkg/broker"
 	"harness/pkg/config"
 	"harness/pkg/control"
+	"harness/pkg/facade"
 	"harness/pkg/identity"
 	"harness/pkg/proc"
 	"harness/pkg/run"
@@ -216,4 +217,38 @@ func (o *ops) Attach(req control.AttachRequest) (control.Terminal, error) {
 		return nil, &control.Problem{Code: wire.OperationFailed, Message: req.Name + " does not run", Hint: "harness start " + req.Name}
 	}
 	return looked{a}, nil
+}
+
+var _ facade.Ops = (*ops)(nil)
+
+// Render implements [facade.Ops]: of two prompts of one name, the global one is
+// meant (PRM-1).
+func (o *ops) Render(project, name string, arguments map[string]string) (string, error) {
+	view := o.broker.View(broker.NewScope("", project, nil, false))
+	for _, p := range o.loop.State().Desired.Prompts {
+		if p.Project != "" && p.Project != project || view.PromptName(p.Name) != name {
+			continue
+		}
+		for _, a := range p.Arguments {
+			if _, given := arguments[a.Name]; a.Required && !given {
+				return "", wire.New(wire.InvalidArgument, fmt.Sprintf("prompt %q needs the argument %q", name, a.Name))
+			}
+		}
+		text, err := p.Render(arguments)
+		if err != nil {
+			return "", wire.New(wire.OutputLimit, fmt.Sprintf("prompt %q cannot be rendered: %v", name, err))
+		}
+		return string(text), nil
+	}
+	return "", wire.New(wire.InvalidArgument, fmt.Sprintf("unknown prompt %.100q", name))
+}
+
+// Runs implements [facade.Ops].
+func (o *ops) Runs(harness, after string, n int) ([]run.Info, string, error) {
+	return o.runs.List(harness, after, n)
+}
+
+// Transcript implements [facade.Ops].
+func (o *ops) Transcript(id string, offset int64) ([]byte, int64, error) {
+	return o.runs.Transcript(id, offset)
 }

@@ -12,6 +12,7 @@ import (
 	"harness/pkg/broker"
 	"harness/pkg/config"
 	"harness/pkg/control"
+	"harness/pkg/facade"
 	"harness/pkg/identity"
 	"harness/pkg/proc"
 	"harness/pkg/run"
@@ -74,11 +75,14 @@ func build(opt Options, state *stateDir, level *slog.LevelVar, log *slog.Logger)
 		Prepare: wiring{d.ids, opt.Paths.Socket}.prepare, Runs: recorder{d.runs},
 		Changed: func() { d.loop.Wake() }, Event: func(e agent.Event) { tellAgent(log, emit, e) },
 	})
-	d.loop = reconcile.NewLoop(d.world(state, level, emit), d.watcher.Dirty(), state.loadFleet(opt.Paths.Config))
-	d.control = control.NewServer(&ops{
+	world := d.world(state, level, emit)
+	d.loop = reconcile.NewLoop(world, d.watcher.Dirty(), state.loadFleet(opt.Paths.Config))
+	ops := &ops{
 		loop: d.loop, pool: d.pool, agents: d.agents, runs: d.runs, ids: d.ids, broker: d.broker, watcher: d.watcher, limits: d.limits, saved: d.saver.wait,
 		version: opt.Version, config: opt.Paths.Config, logs: logs, started: time.Now(),
-	}, control.Options{Version: opt.Version, Logger: log, UID: os.Getuid(), Events: hub})
+	}
+	world.own = facade.Tools(ops)
+	d.control = control.NewServer(ops, control.Options{Version: opt.Version, Logger: log, UID: os.Getuid(), Events: hub})
 	return d, nil
 }
 

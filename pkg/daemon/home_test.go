@@ -305,7 +305,9 @@ func (a *session) names(kind string) string {
 	}
 	var names []string
 	for _, x := range list[kind] {
-		names = append(names, x.Name)
+		if kind != "tools" || strings.Contains(x.Name, "__") { // the daemon's own are always there
+			names = append(names, x.Name)
+		}
 	}
 	return strings.Join(names, " ")
 }
