@@ -13,10 +13,11 @@ import (
 	"harness/pkg/proc"
 )
 
-// widest and tallest bound a screen: every cell of it costs memory, twice.
+// widest and tallest bound a screen: every cell of it costs memory, twice, and
+// time whenever it scrolls.
 const (
-	widest  = 1000
-	tallest = 500
+	widest  = 500
+	tallest = 200
 )
 
 // screen is what a terminal shows. It is not safe for concurrent use.

@@ -20,8 +20,8 @@ const (
 	// goes on with when it has fallen behind.
 	lag  = 64 << 10
 	rest = 32 << 10
-	// chunk is how much is drawn in one go, and breath the pause between two
-	// while the screen is behind.
+	// chunk is how much is drawn in one go, and breath the least pause between
+	// two while the screen is behind.
 	chunk  = 4 << 10
 	breath = 5 * time.Millisecond
 	// typing is how long a program may not take what is typed at it, and
@@ -109,7 +109,7 @@ func (t *terminal) reply() {
 }
 
 // draw has the screen follow what was printed. While more comes than it can
-// draw, it leaves the processor to others.
+// draw, it leaves the processor to others half of the time.
 func (t *terminal) draw() {
 	pause := time.NewTimer(0)
 	defer pause.Stop()
@@ -120,11 +120,12 @@ func (t *terminal) draw() {
 		case <-t.drawing:
 		}
 		for left := 1; left > 0; {
+			began := time.Now()
 			left = t.drawSome()
 			if left <= rest/2 {
 				continue
 			}
-			pause.Reset(breath)
+			pause.Reset(max(breath, time.Since(began)))
 			select {
 			case <-t.done:
 				return
