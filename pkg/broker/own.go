@@ -129,8 +129,9 @@ func (c *OwnCall) finish(call *jsonrpc.Call, answer []byte, err error) {
 
 // Cancel implements [Upstream].
 func (c *OwnCall) Cancel(*jsonrpc.Call, []byte) bool {
+	mine := c.claim() // first: what the handler does of it is no answer any more
 	c.cancel()
-	return c.claim()
+	return mine
 }
 
 // claim reports whether the call is the claimant's to answer, or to forget.
