@@ -344,7 +344,7 @@ func FuzzPut(f *testing.F) {
 		}
 		var was, is map[string]any
 		if json.Unmarshal(d.plain, &was) != nil || json.Unmarshal(after.plain, &is) != nil {
-			t.Skip()
+			return // numbers that Go cannot hold: nothing to compare
 		}
 		servers := is["mcp"].(map[string]any)
 		delete(servers, server)
