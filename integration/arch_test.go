@@ -115,8 +115,9 @@ var rooms = map[string]room{
 		knows: []string{"pkg/broker", "pkg/control", "pkg/run", "pkg/wire", "pkg/plain"},
 	},
 	"pkg/adapter": {
-		does: "knows how each agent CLI is given one more MCP server when it is started",
-		core: []string{"*.go"},
+		does:  "knows how each agent CLI is given one more MCP server when it is started",
+		core:  []string{"*.go"},
+		shell: []string{"owned*.go"},
 	},
 	"pkg/control": {
 		does:  "the daemon's private door: HTTP and JSON on a 0600 Unix socket, server and client",
@@ -135,6 +136,10 @@ var rooms = map[string]room{
 	},
 	"integration/fakeup": {
 		does: "an MCP server that misbehaves on request",
+	},
+	"integration/fakemodel": {
+		does:  "stands in for the model APIs that agent CLIs speak to",
+		knows: []string{"integration/fakeup", "pkg/adapter"},
 	},
 	"integration/bench": {
 		does:  "measures the real binary against a lower bound of its own",

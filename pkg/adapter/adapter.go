@@ -35,6 +35,8 @@ type Launch struct {
 	// ReadFile reads a file that the CLI would read. It must fail with
 	// [fs.ErrNotExist] for one that is not there.
 	ReadFile func(path string) ([]byte, error)
+	// RootOnly is [RootOnly], or what a test says in its place.
+	RootOnly func(path string) bool
 }
 
 // File is to be written under [Launch].Dir, mode 0600, before the spawn.
@@ -55,8 +57,8 @@ type Wiring struct {
 	Wired bool
 	// How says in one sentence what was done, or why nothing was.
 	How string
-	// Paste is what gives the agent the endpoint by hand, where it is not
-	// wired, and Into where to paste it.
+	// Paste is what gives the agent the endpoint by hand, and Into where to
+	// paste it: "" where the wiring does that, whatever the CLI's version.
 	Paste, Into string
 }
 

@@ -30,6 +30,7 @@ func launch(env map[string]string, files map[string]string) Launch {
 			}
 			return nil, &fs.PathError{Op: "open", Path: path, Err: fs.ErrNotExist}
 		},
+		RootOnly: func(path string) bool { return strings.HasPrefix(path, "/etc/") || strings.HasPrefix(path, "/state/") },
 	}
 }
 
@@ -138,6 +139,7 @@ func TestWire_AddsAndLeavesTheUsersAlone(t *testing.T) {
 			{name: "allowed servers", files: map[string]string{geminiSettings: `{"mcp":{"allowed":["a"]}}`}},
 			{name: "no allowed servers", files: map[string]string{geminiSettings: `{"mcp":{"allowed":[]}}`}},
 			{name: "allowed with the others", files: map[string]string{geminiSettings: `{"mcp":{"allowed":["harness"]}}`}},
+			{name: "a server of our name in the user's settings", env: map[string]string{"HOME": "/home/u"}, files: map[string]string{"/home/u/.gemini/settings.json": `{"mcpServers":{"harness":{}}}`}},
 			{name: "allowed by flag", args: []string{"--allowed-mcp-server-names", "a", "--allowed-mcp-server-names=b,c", "hi"}},
 			{name: "allowed by flag with the others", args: []string{"-p", "hi", "--allowedMcpServerNames=a,harness"}},
 		},
@@ -237,6 +239,15 @@ func TestWire_SaysWhyNot(t *testing.T) {
 		w := Find(Auto, tc.cmd, nil).Wire(odd)
 		if w.Wired || !strings.Contains(w.How, tc.want) {
 			t.Errorf("%s at %q: %+v", tc.cmd, tc.word, w)
+		}
+	}
+	// A directory of a user's is not good enough for the latest version.
+	system := map[string]string{geminiSettings: "{}", "/home/u/s.json": "{}"}
+	for path, wired := range map[string]bool{"": false, "/home/u/s.json": true, "/none": true} {
+		users := launch(map[string]string{geminiVariable: path}, system)
+		users.Dir = "/home/u/state"
+		if w := Find(Auto, "gemini", nil).Wire(users); w.Wired != wired || !strings.Contains(w.How, "root alone") || w.Paste == "" || w.Into == "" {
+			t.Errorf("with settings in %q: %+v", path, w)
 		}
 	}
 	unreadable := launch(nil, nil)

@@ -44,9 +44,5 @@ func definesServer(l Launch, value string) bool {
 		}
 	}
 	d, err := parse(text)
-	if err != nil {
-		return false
-	}
-	_, ok := d.find("mcpServers", server)
-	return ok
+	return err == nil && d.has("mcpServers", server)
 }

@@ -1,7 +1,8 @@
 // Package adapter knows how each agent CLI is given one more MCP server when it
 // is started: by flag, environment and files of the harness's own (SHP-5,
 // WHO-4). It owns the table of the CLIs; what a program is like is said here and
-// nowhere else. It reads what its caller lets it read, and writes nothing.
+// nowhere else. It reads what its caller lets it read, and writes nothing; what belongs to root
+// (owned.go) is the one thing it looks up.
 //
 // # Decisions
 //

@@ -21,38 +21,65 @@ const (
 // whose path is in a variable: ours is a copy of that file with one server
 // more, which is trusted. Whether it uses any server in a folder is up to the
 // user, who is asked whether the folder is to be trusted.
+//
+// Version 0.61 skips a file of the system's, with a warning, unless it is root's
+// alone, and a state directory seldom is. There is no other way in that leaves
+// its own files alone, so then there is something to paste as well.
 func gemini() cli {
-	return cli{
+	c := cli{
 		name: "gemini", program: "gemini", packages: []string{"@google/gemini-cli"},
-		wire: func(a Adapter, l Launch) (Wiring, error) {
-			if err := literal(l.Bridge, "$"); err != nil {
-				return Wiring{}, err
-			}
-			system := l.abs(cmp.Or(l.Env[geminiVariable], geminiSettings))
-			text, err := l.ReadFile(system)
-			if errors.Is(err, fs.ErrNotExist) {
-				text, err = []byte("{}\n"), nil
-			}
-			if err != nil {
-				return Wiring{}, fmt.Errorf("read its system settings: %w", err)
-			}
-			if text, err = geminiMerge(text, l.Bridge); err != nil {
-				return Wiring{}, fmt.Errorf("%s: %w", system, err)
-			}
-			args, err := geminiArgs(a)
-			name, path := file(l, ".gemini.json")
-			env := []string{geminiVariable + "=" + path}
-			if l.Env[geminiDefaults] == "" {
-				// It looks for them beside the settings, wherever those are.
-				env = append(env, geminiDefaults+"="+filepath.Join(filepath.Dir(system), "system-defaults.json"))
-			}
-			return Wiring{
-				Args: args, Env: env, Files: []File{{name, text}},
-				How: "wired by " + geminiVariable + ", beside its own servers, in folders that it trusts",
-			}, err
-		},
 		into: "~/.gemini/settings.json", paste: pasteJSON("mcpServers", geminiServer),
 	}
+	c.wire = func(a Adapter, l Launch) (Wiring, error) {
+		text, system, err := geminiSystem(l)
+		if err != nil {
+			return Wiring{}, err
+		}
+		args, err := geminiArgs(a)
+		name, path := file(l, ".gemini.json")
+		w := Wiring{
+			Args: args, Env: []string{geminiVariable + "=" + path}, Files: []File{{name, text}},
+			How: "wired by " + geminiVariable + ", beside its own servers, in folders that it trusts",
+		}
+		if l.Env[geminiDefaults] == "" {
+			// It looks for them beside the settings, wherever those are.
+			w.Env = append(w.Env, geminiDefaults+"="+filepath.Join(filepath.Dir(system), "system-defaults.json"))
+		}
+		if !l.RootOnly(l.Dir) {
+			w.How += "; version 0.61 ignores that unless " + l.Dir + " belongs to root alone"
+			w.Paste, w.Into = c.paste(l.Bridge), c.into
+		}
+		return w, err
+	}
+	return c
+}
+
+// geminiSystem returns the settings of the system with our server in them, and
+// the path of those without.
+func geminiSystem(l Launch) (text []byte, system string, err error) {
+	if err := literal(l.Bridge, "$"); err != nil {
+		return nil, "", err
+	}
+	own := filepath.Join(cmp.Or(l.Env["GEMINI_CLI_HOME"], l.Env["HOME"]), ".gemini/settings.json")
+	if text, err := l.ReadFile(l.abs(own)); err == nil {
+		if d, err := parse(text); err == nil && d.has("mcpServers", server) {
+			return nil, "", errors.New("its own settings have a server named " + server)
+		}
+	}
+	system = l.abs(cmp.Or(l.Env[geminiVariable], geminiSettings))
+	text, err = l.ReadFile(system)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		text = []byte("{}\n")
+	case err != nil:
+		return nil, "", fmt.Errorf("read its system settings: %w", err)
+	case l.RootOnly(system) && !l.RootOnly(l.Dir):
+		return nil, "", fmt.Errorf("version 0.61 would ignore %s for a copy in %s, which does not belong to root alone", system, l.Dir)
+	}
+	if text, err = geminiMerge(text, l.Bridge); err != nil {
+		return nil, "", fmt.Errorf("%s: %w", system, err)
+	}
+	return text, system, nil
 }
 
 // geminiMerge puts our server into the text of a settings file, and among those
@@ -62,7 +89,7 @@ func geminiMerge(text []byte, bridge []string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, ok := d.find("mcpServers", server); ok {
+	if d.has("mcpServers", server) {
 		return nil, errors.New("there is a server named " + server)
 	}
 	if text, err = d.put(geminiServer(bridge), "mcpServers", server); err != nil {

@@ -81,6 +81,12 @@ func (d document) find(path ...string) (m member, ok bool) {
 	return m, ok
 }
 
+// has reports whether there is a member at a path of names.
+func (d document) has(path ...string) bool {
+	_, ok := d.find(path...)
+	return ok
+}
+
 // put returns the text with one more member, at a path of member names. Objects
 // on the way that are missing are made; nothing else changes.
 func (d document) put(value string, path ...string) ([]byte, error) {

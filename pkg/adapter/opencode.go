@@ -21,7 +21,7 @@ func opencode() cli {
 			if err != nil {
 				return Wiring{}, fmt.Errorf("its own %s is %w", variable, err)
 			}
-			if _, ok := d.find("mcp", server); ok {
+			if d.has("mcp", server) {
 				return Wiring{}, errors.New("its own " + variable + " has a server named " + server)
 			}
 			text, err := d.put(opencodeServer(l.Bridge), "mcp", server)
