@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"harness/integration/fakemodel"
-	"harness/integration/fakeup"
 	"harness/pkg/adapter"
 )
 
@@ -28,8 +27,12 @@ func TestClients_ReachAServerThatWasWired(t *testing.T) {
 		t.Fatal("HARNESS_AGENT_CLIS does not say where the agent CLIs are")
 	}
 	// Blanks and quotes are in every path that an adapter writes down.
-	bridge, err := fakeup.Build(mkdir(t, `a "b" 'c' d`))
+	bridge := filepath.Join(t.TempDir(), `a "b" 'c' d`)
+	self, err := os.Executable()
 	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(self, bridge); err != nil {
 		t.Fatal(err)
 	}
 	for i, name := range []string{"claude", "codex", "opencode", "gemini"} {
@@ -42,26 +45,17 @@ func TestClients_ReachAServerThatWasWired(t *testing.T) {
 			if c.Program != name {
 				t.Fatalf("client %d is %s", i, c.Program)
 			}
-			out := runWired(t, c, filepath.Join(dir, name), []string{bridge, "-record", filepath.Join(t.TempDir(), "record")})
+			out := runWired(t, c, filepath.Join(dir, name), []string{bridge, serve})
 			if err := m.Err(); err != nil {
 				t.Errorf("%v; strays %q; turns %+v; it printed:\n%s", err, m.Strays(), m.Turns(), out)
 			}
 			for n, want := range []string{"first ü", "second"} {
-				if got := m.Results(); len(got) <= n || !strings.Contains(got[n].Text, want) || !strings.Contains(got[n].Tool, "harness") {
+				if got := m.Results(); len(got) <= n || !strings.Contains(got[n].Text, "said "+want) || !strings.Contains(got[n].Tool, "harness") {
 					t.Errorf("results %+v, want %q", got, want)
 				}
 			}
 		})
 	}
-}
-
-func mkdir(t *testing.T, name string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), name)
-	if err := os.MkdirAll(path, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	return path
 }
 
 func write(t *testing.T, path, text string) {
@@ -84,8 +78,15 @@ func runWired(t *testing.T, c fakemodel.Client, program string, bridge []string)
 	if err != nil {
 		t.Fatal(err)
 	}
-	home, state := t.TempDir(), filepath.Join(cache, `harness-test "a" b`, c.Program)
+	if err := os.MkdirAll(cache, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	state, err := os.MkdirTemp(cache, `harness "a" b`)
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() { os.RemoveAll(state) })
+	home := t.TempDir()
 	if c.Program == "gemini" && !adapter.RootOnly(state) {
 		t.Fatal("only root can wire this CLI")
 	}
