@@ -16,6 +16,7 @@ import (
 	"slices"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"harness/pkg/durable"
 )
@@ -33,10 +34,18 @@ const (
 // ErrUnknown is what is returned for a run that there is not.
 var ErrUnknown = errors.New("no such run")
 
-// Info is one run as far as it is known.
+// The states of a run.
+const (
+	Running = "running"
+	Exited  = "exited"
+)
+
+// Info is one run as far as it is known. One that has exited without an end is
+// of a daemon that was killed: its process ended with it (LIF-4), unseen.
 type Info struct {
 	ID        string     `json:"id"`
 	Harness   string     `json:"harness"`
+	State     string     `json:"state"` // running or exited
 	StartedAt time.Time  `json:"started_at"`
 	EndedAt   *time.Time `json:"ended_at"`  // null while it runs, and where nobody saw the end
 	ExitCode  *int       `json:"exit_code"` // null where a signal ended it
@@ -75,7 +84,7 @@ func (s *Store) Begin(harness string, at time.Time) (*Run, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	id := s.number(at)
-	r := &Run{store: s, path: filepath.Join(s.dir, id), info: Info{ID: id, Harness: harness, StartedAt: at.UTC()}}
+	r := &Run{store: s, path: filepath.Join(s.dir, id), info: Info{ID: id, Harness: harness, State: Running, StartedAt: at.UTC()}}
 	if err := os.MkdirAll(r.path, 0o700); err != nil {
 		return nil, fmt.Errorf("make the run's directory: %w", err)
 	}
@@ -141,7 +150,7 @@ func (r *Run) End(at time.Time, code int, signal string) {
 		return
 	}
 	at = at.UTC()
-	r.info.EndedAt = &at
+	r.info.State, r.info.EndedAt = Exited, &at
 	if signal != "" {
 		r.info.Signal = &signal
 	} else {
@@ -231,6 +240,7 @@ func (s *Store) Info(id string) (Info, error) {
 	if err := json.Unmarshal(data, &info); err != nil {
 		return Info{}, fmt.Errorf("read the run: %w", err)
 	}
+	info.State = Exited // it is none of ours that are alive
 	if file, err := os.Stat(filepath.Join(s.dir, id, outputFile)); err == nil {
 		info.Bytes = file.Size() // a daemon that was killed has not noted it
 	}
@@ -255,12 +265,27 @@ func (s *Store) Transcript(id string, offset int64) (text []byte, next int64, er
 	n, err := f.ReadAt(text, max(offset, 0))
 	switch {
 	case err == nil:
-		return text, max(offset, 0) + int64(n), nil
+		text = whole(text[:n])
+		return text, max(offset, 0) + int64(len(text)), nil
 	case errors.Is(err, io.EOF):
 		return text[:n], 0, nil
 	default:
 		return nil, 0, fmt.Errorf("read the run: %w", err)
 	}
+}
+
+// whole returns text without the beginning of a character that the next page
+// has the rest of.
+func whole(text []byte) []byte {
+	for i := len(text) - 1; i >= max(0, len(text)-utf8.UTFMax); i-- {
+		if utf8.RuneStart(text[i]) {
+			if !utf8.FullRune(text[i:]) {
+				return text[:i]
+			}
+			break
+		}
+	}
+	return text
 }
 
 // prune removes the oldest runs of a harness that are over, beyond what is
@@ -281,10 +306,15 @@ func (s *Store) prune(harness string) {
 		}
 		data, err := os.ReadFile(filepath.Join(s.dir, id, statusFile))
 		var info Info
-		if err != nil || json.Unmarshal(data, &info) != nil || info.Harness != harness {
+		// Without a status it was never begun.
+		begun := !errors.Is(err, fs.ErrNotExist)
+		if begun && (err != nil || json.Unmarshal(data, &info) != nil || info.Harness != harness) {
 			continue
 		}
-		if keep--; keep >= 0 {
+		if begun {
+			keep--
+		}
+		if begun && keep >= 0 {
 			continue
 		}
 		if err := os.RemoveAll(filepath.Join(s.dir, id)); err != nil {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 )
 
 func newStore(t *testing.T, keep int) *Store {
@@ -46,7 +47,7 @@ func TestRun_KeepsWhatWasPrintedAndHowItEnded(t *testing.T) {
 			t.Error(n, err)
 		}
 	}
-	if i, err := s.Info(r.ID()); err != nil || i.EndedAt != nil || i.Bytes != 8 || i.Harness != "shop/a" {
+	if i, err := s.Info(r.ID()); err != nil || i.State != Running || i.EndedAt != nil || i.Bytes != 8 || i.Harness != "shop/a" {
 		t.Errorf("under way: %+v, %v", i, err)
 	}
 	r.End(time.Now(), 3, "")
@@ -54,7 +55,7 @@ func TestRun_KeepsWhatWasPrintedAndHowItEnded(t *testing.T) {
 	r.Write([]byte("late"))
 	again := NewStore(s.dir, s.keep, s.log)
 	i, err := again.Info(r.ID())
-	if err != nil || i.EndedAt == nil || *i.ExitCode != 3 || i.Signal != nil || i.Bytes != 8 {
+	if err != nil || i.State != Exited || i.EndedAt == nil || *i.ExitCode != 3 || i.Signal != nil || i.Bytes != 8 {
 		t.Errorf("over: %+v, %v", i, err)
 	}
 	text, next, err := again.Transcript(r.ID(), 4)
@@ -162,5 +163,68 @@ func TestStore_RefusesIDsThatAreNone(t *testing.T) {
 	}
 	if page, next := ids(t, s, "", "", 5); len(page) != 0 || next != "" {
 		t.Errorf("of nothing: %v", page)
+	}
+}
+
+func TestInfo_OfADaemonThatWasKilledSaysNothingOfTheEnd(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, 10)
+	r := begin(t, s, "a")
+	r.Write([]byte("half"))
+	again := NewStore(s.dir, s.keep, s.log)
+	i, err := again.Info(r.ID())
+	if err != nil || i.State != Exited || i.EndedAt != nil || i.ExitCode != nil || i.Signal != nil || i.Bytes != 4 {
+		t.Errorf("%+v, %v", i, err)
+	}
+	if runs, _, err := again.List("", "", 5); err != nil || len(runs) != 1 || runs[0].State != Exited {
+		t.Errorf("%+v, %v", runs, err)
+	}
+}
+
+func TestBegin_RemovesWhatNeverBegan(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, 10)
+	r := begin(t, s, "a")
+	torn := filepath.Join(s.dir, "20200101T000000.000000-00000000")
+	if err := os.Mkdir(torn, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	begin(t, s, "b")
+	if _, err := os.Stat(torn); !errors.Is(err, os.ErrNotExist) {
+		t.Error(err)
+	}
+	if _, err := s.Info(r.ID()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTranscript_CutsNoCharacterInTwo(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, 10)
+	for name, want := range map[string][]byte{
+		"characters":       []byte("x" + strings.Repeat("é€𝄞", 20_000)),
+		"no characters":    bytes.Repeat([]byte{0x80}, 3*Page),
+		"always the first": bytes.Repeat([]byte{0xf0}, 3*Page+1),
+	} {
+		r := begin(t, s, "a")
+		r.Write(want)
+		var got []byte
+		for offset := int64(0); ; {
+			text, next, err := s.Transcript(r.ID(), offset)
+			if err != nil || name == "characters" && !utf8.Valid(text) {
+				t.Fatal(name, offset, err)
+			}
+			got = append(got, text...)
+			if next == 0 {
+				break
+			}
+			if next <= offset {
+				t.Fatal(name, "does not go on")
+			}
+			offset = next
+		}
+		if !bytes.Equal(got, want) {
+			t.Errorf("%s: %d bytes, want %d", name, len(got), len(want))
+		}
 	}
 }
