@@ -70,7 +70,7 @@ type Spawn struct {
 	// Args are all arguments of the command.
 	Args []string
 	// Env comes after the definition's own.
-	Env []string
+	Env map[string]string
 	// Bound is called with the process as soon as it is there, Ended when it has
 	// exited or never was.
 	Bound func(pid int, start uint64)
@@ -150,10 +150,9 @@ type Pool struct {
 	units map[string]*entry
 }
 
-// entry is a unit and how to end its service.
+// entry is a unit and what the pool knows of it.
 type entry struct {
 	*unit
-	token   suture.ServiceToken
 	removed bool // to be forgotten once it is stopped; guarded by Pool.mu
 }
 
@@ -238,20 +237,17 @@ func (p *Pool) Remove(name string) {
 	}
 }
 
-// forget takes e out of the pool if it was removed and nothing is left of it,
+// forget takes u out of the pool if it was removed and nothing is left of it,
 // under the lock that Start takes: one that is started again stays.
-func (p *Pool) forget(name string) {
+func (p *Pool) forget(u *unit) bool {
 	p.mu.Lock()
-	e := p.units[name]
-	if e == nil || !e.removed || e.view.Load().State != Stopped {
-		p.mu.Unlock()
-		return
+	defer p.mu.Unlock()
+	e := p.units[u.name]
+	if e == nil || e.unit != u || !e.removed || u.view.Load().State != Stopped {
+		return false
 	}
-	delete(p.units, name)
-	p.mu.Unlock()
-	_ = p.supervisor.RemoveAndWait(e.token, unitBudget) // it has nothing to do any more
-	e.close()
-	p.opt.Changed()
+	delete(p.units, u.name)
+	return true
 }
 
 // SetLimits puts stop_grace in force for whatever is stopped from now on.
@@ -323,7 +319,7 @@ func (p *Pool) entry(name string) (*entry, error) {
 		return nil, err
 	}
 	e := &entry{unit: u}
-	e.token = p.supervisor.Add(u)
+	p.supervisor.Add(u)
 	p.units[name] = e
 	return e, nil
 }

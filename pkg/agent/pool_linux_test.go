@@ -104,7 +104,7 @@ func newHouse(t *testing.T) *house {
 			x.bound[run] = 0
 			x.mu.Unlock()
 			return Spawn{
-				Args: l.Args, Env: []string{"D=identity", "HARNESS_RUN_ID=" + run},
+				Args: l.Args, Env: map[string]string{"D": "identity", "HARNESS_RUN_ID": run},
 				Bound: func(pid int, _ uint64) { x.mu.Lock(); defer x.mu.Unlock(); x.bound[run] = pid },
 				Ended: func() { x.mu.Lock(); defer x.mu.Unlock(); delete(x.bound, run) },
 			}, nil
@@ -315,7 +315,7 @@ func TestPool_WhatCannotBeStartedSaysWhy(t *testing.T) {
 	l.EnvFile = bad
 	x.pool.Start(l, 1)
 	s = x.await("b", "tried", func(s Status) bool { return s.Answered })
-	if !strings.Contains(s.Error, "line 2") || strings.Contains(s.Error, "xyzzy") {
+	if !strings.Contains(s.Error, "bad.env:2:") || strings.Contains(s.Error, "xyzzy") {
 		t.Errorf("%+v", s)
 	}
 }

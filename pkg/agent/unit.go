@@ -2,15 +2,15 @@ package agent
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/thejerf/suture/v4"
 
 	"harness/pkg/config"
 	"harness/pkg/plain"
@@ -68,11 +68,7 @@ func (u *unit) apply(change func(m *machine)) {
 	change(&u.m)
 	u.todo = append(u.todo, u.m.take()...)
 	u.view.Store(u.m.status(u.view.Load().RunID))
-	stopped := u.m.state == Stopped
 	u.mu.Unlock()
-	if stopped {
-		go u.pool.forget(u.name)
-	}
 	u.pool.opt.Changed()
 	select {
 	case u.work <- struct{}{}:
@@ -90,11 +86,18 @@ func (u *unit) ran(id string) {
 }
 
 // Serve does what the machine asks for until ctx ends, and then what it takes
-// until nothing is left.
+// until nothing is left; or until the unit was removed and is stopped.
 func (u *unit) Serve(ctx context.Context) error {
 	u.alarm = time.NewTimer(0)
 	for ctx.Err() == nil {
 		u.do()
+		if u.pool.forget(u) {
+			u.alarm.Stop()
+			u.idle.Wait()
+			u.close()
+			u.pool.opt.Changed()
+			return suture.ErrDoNotRestart
+		}
 		select {
 		case <-ctx.Done():
 		case <-u.work:
@@ -185,7 +188,7 @@ func (u *unit) launch(l config.AgentLaunch) (*life, error) {
 	if err != nil {
 		return nil, err
 	}
-	definition, err := u.defined(l)
+	file, err := config.ReadEnvFile(l.EnvFile, u.pool.opt.ReadFile)
 	if err != nil {
 		return nil, err
 	}
@@ -201,7 +204,7 @@ func (u *unit) launch(l config.AgentLaunch) (*life, error) {
 	}
 	size := u.term.measure()
 	p, err := u.pool.opt.Host.Start(proc.Spec{
-		Path: exe, Argv0: l.Cmd, Args: spawn.Args, Env: environment(u.pool.opt.Env(), definition, spawn.Env), Dir: l.Workdir, Name: "harness." + u.name, TTY: &size,
+		Path: exe, Argv0: l.Cmd, Args: spawn.Args, Env: environment(u.pool.opt.Env(), file, l.Env, spawn.Env), Dir: l.Workdir, Name: "harness." + u.name, TTY: &size,
 	})
 	if err != nil {
 		spawn.Ended()
@@ -213,49 +216,12 @@ func (u *unit) launch(l config.AgentLaunch) (*life, error) {
 	return &life{proc: p, spawn: spawn, run: run, read: make(chan struct{})}, nil
 }
 
-// defined lists the variables that a definition sets: those of its env_file,
-// then those of its env.
-func (u *unit) defined(l config.AgentLaunch) (vars []string, err error) {
-	if l.EnvFile != "" {
-		data, err := u.pool.opt.ReadFile(l.EnvFile)
-		if err != nil {
-			if pathErr, ok := errors.AsType[*fs.PathError](err); ok {
-				err = pathErr.Err
-			}
-			return nil, fmt.Errorf("env_file %s: %w", l.EnvFile, err)
-		}
-		file, err := config.ParseEnvFile(data)
-		if err != nil {
-			return nil, fmt.Errorf("env_file %s: %w", l.EnvFile, err)
-		}
-		for _, v := range file {
-			vars = append(vars, v.Name+"="+v.Value.Reveal())
-		}
-	}
-	for name, value := range l.Env {
-		vars = append(vars, name+"="+value)
-	}
-	return vars, nil
-}
-
 // environment is that of a child (LIF-8): the daemon's without HARNESS_*, then
-// what its definition sets, then its identity. Each name is in it once, with
-// the last value: of two, some programs would take the first.
-func environment(base, definition, identity []string) []string {
+// what its definition sets, then its identity.
+func environment(base []string, file []config.EnvVar, env, identity map[string]string) []string {
 	base = slices.DeleteFunc(slices.Clone(base), func(v string) bool { return strings.HasPrefix(v, "HARNESS_") })
-	all := slices.Concat(base, []string{"TERM=xterm-256color"}, definition, identity)
-	last := make(map[string]int, len(all))
-	for i, v := range all {
-		name, _, _ := strings.Cut(v, "=")
-		last[name] = i
-	}
-	env := make([]string, 0, len(last))
-	for i, v := range all {
-		if name, _, _ := strings.Cut(v, "="); last[name] == i {
-			env = append(env, v)
-		}
-	}
-	return env
+	base = config.Environ(base, nil, map[string]string{"TERM": "xterm-256color"})
+	return config.Environ(config.Environ(base, file, env), nil, identity)
 }
 
 // finish ends a life beside the loop, and says when nothing is left of it.

@@ -63,8 +63,8 @@ func (w wiring) prepare(l config.AgentLaunch, runID string) (agent.Spawn, error)
 	badge := w.ids.Begin(l.Name, runID)
 	return agent.Spawn{
 		Args: l.Args,
-		Env: []string{
-			"HARNESS_NAME=" + l.Name, "HARNESS_SOCKET=" + w.socket, "HARNESS_RUN_ID=" + runID, "HARNESS_MCP_TOKEN=" + badge.Token().Reveal(),
+		Env: map[string]string{
+			"HARNESS_NAME": l.Name, "HARNESS_SOCKET": w.socket, "HARNESS_RUN_ID": runID, "HARNESS_MCP_TOKEN": badge.Token().Reveal(),
 		},
 		Bound: func(pid int, start uint64) { badge.Bind(identity.Process{PID: pid, Start: start}) },
 		Ended: badge.End,

@@ -66,37 +66,9 @@ func alter(t *testing.T, v reflect.Value) {
 	}
 }
 
-func TestEnvironment_IsTheDaemonsThenTheFilesThenTheDefinitions(t *testing.T) {
-	got := environment([]string{"PATH=/bin", "A=base", "B=base", "odd"},
-		[]config.EnvVar{{Name: "B", Value: "first"}, {Name: "B", Value: "file"}, {Name: "C", Value: "file"}},
-		map[string]string{"C": "definition", "D": "x=y"})
-	want := []string{"PATH=/bin", "A=base", "odd", "B=file", "C=definition", "D=x=y"}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
-	if got := lookup(got, "D"); got != "x=y" {
+func TestLookup_FindsAValueOfAnEnvironment(t *testing.T) {
+	if got := lookup([]string{"C=definition", "D=x=y"}, "D"); got != "x=y" {
 		t.Errorf("lookup gave %q", got)
-	}
-}
-
-func TestReadEnvFile_NamesFileAndLineAndNoValue(t *testing.T) {
-	for name, tc := range map[string]struct {
-		text string
-		err  error
-		want string
-	}{
-		"missing":   {"", os.ErrNotExist, "read env_file: file does not exist"},
-		"malformed": {"A=1\nB='s3cr3t", nil, "env_file /x.env:2: "},
-	} {
-		t.Run(name, func(t *testing.T) {
-			_, err := readEnvFile("/x.env", func(string) ([]byte, error) { return []byte(tc.text), tc.err })
-			if err == nil || !strings.HasPrefix(err.Error(), tc.want) || strings.Contains(err.Error(), "s3cr3t") {
-				t.Errorf("error: %v", err)
-			}
-		})
-	}
-	if vars, err := readEnvFile("", nil); vars != nil || err != nil {
-		t.Errorf("no file: %v, %v", vars, err)
 	}
 }
 

@@ -61,7 +61,7 @@ func (c hostChild) Stderr() io.ReadCloser { return c.Proc.Stderr }
 // that cmd names now. It is called at each start, so that a changed env_file
 // or a newly installed program counts (CFG-5).
 func prepare(l config.Launch, base []string, read func(string) ([]byte, error)) (proc.Spec, error) {
-	vars, err := readEnvFile(l.EnvFile, read)
+	vars, err := config.ReadEnvFile(l.EnvFile, read)
 	if err != nil {
 		return proc.Spec{}, err
 	}
@@ -74,7 +74,7 @@ func prepare(l config.Launch, base []string, read func(string) ([]byte, error)) 
 	}
 	return proc.Spec{
 		Path: exe, Argv0: l.Cmd, Args: l.Args, Dir: l.Workdir, Name: "mcp." + l.Key,
-		Env: environment(base, vars, l.Env),
+		Env: config.Environ(base, vars, l.Env),
 	}, nil
 }
 
