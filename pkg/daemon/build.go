@@ -66,14 +66,18 @@ func build(opt Options, state *stateDir, level *slog.LevelVar, log *slog.Logger)
 	}
 	d.pool = upstream.NewPool(upstream.Options{
 		Host: d.host, StateDir: state.path, LogDir: logs, Env: environment, ReadFile: ReadRegular, Logger: log,
-		Changed: func() { d.loop.Wake() }, Event: func(e upstream.Event) { tell(log, emit, e) },
+		Changed: func() { d.loop.Wake() }, Event: func(e upstream.Event) {
+			tell(log, emit, turn{"upstream", e.Key, string(e.State), e.PID, e.Message}, reconcile.UpstreamName(e.Key))
+		},
 		Version: opt.Version, Server: defaults,
 	})
 	d.agents = agent.NewPool(agent.Options{
 		Host: d.host, LogDir: logs, Env: environment, ReadFile: ReadRegular, Logger: log, Server: defaults,
 		FindExe: func(cmd string) (string, error) { return upstream.FindExe(cmd, os.Getenv("PATH")) },
 		Prepare: wiring{d.ids, opt.Paths.Socket}.prepare, Runs: recorder{d.runs},
-		Changed: func() { d.loop.Wake() }, Event: func(e agent.Event) { tellAgent(log, emit, e) },
+		Changed: func() { d.loop.Wake() }, Event: func(e agent.Event) {
+			tell(log, emit, turn{"harness", e.Name, string(e.State), e.PID, e.Message}, e.Name)
+		},
 	})
 	world := d.world(state, level, emit)
 	d.loop = reconcile.NewLoop(world, d.watcher.Dirty(), state.loadFleet(opt.Paths.Config))

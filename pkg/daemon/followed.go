@@ -65,12 +65,7 @@ func (f *followed) judge(text []byte, err error) outcome {
 	case f.base != nil:
 		o.cfg = f.base
 	default:
-		// A project's file may not even be empty without a name of its directory,
-		// so what stands in for it is made by hand.
-		o.cfg = &config.Config{Path: f.path, Kind: f.kind}
-		if f.kind == config.Global {
-			o.cfg, _, _ = config.Load(f.source(nil), f.env)
-		}
+		o.cfg, _, _ = config.Load(f.source(nil), f.env)
 	}
 	return o
 }

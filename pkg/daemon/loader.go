@@ -227,6 +227,9 @@ func (l *loader) collect(r *reading) ([]prompt.Prompt, []config.Fault) {
 	var warnings []config.Fault
 	global := map[string]string{} // files by name
 	for _, o := range r.files() {
+		if !o.known && o.of.kind == config.Project {
+			continue // nothing of it was ever good
+		}
 		project := o.cfg.Project.Name
 		var dirs []prompt.Dir
 		for _, d := range r.dirs {

@@ -405,3 +405,56 @@ func TestLoader_WaitsForAPromptThatIsBeingReplaced(t *testing.T) {
 		}
 	})
 }
+
+// A project's file is read, judged and kept for itself, and holds back nobody
+// else (CFG-4).
+func TestLoader_JudgesEachProjectForItself(t *testing.T) {
+	d := newDesk(t, nil)
+	d.write("harness.toml", oneUpstream+"[mcp.prompts]\npaths = [\"prompts\"]\n")
+	for _, dir := range []string{"prompts", "shop/prompts", "mill"} {
+		if err := os.MkdirAll(d.path(dir), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d.write("prompts/ask.md", "global\n")
+	d.write("shop/prompts/ask.md", "hidden by the global one\n")
+	d.write("shop/prompts/own.md", "the shop's\n")
+	shop := "[mcp.db]\ncmd = \"sh\"\n[mcp.up]\ncmd = \"sh\"\n[mcp.prompts]\npaths = [\"prompts\"]\n[harness.a]\ncmd = \"sh\"\n[harness.b]\ncmd = \"sh\"\nenabled = false\n"
+	d.write("shop/harness.toml", shop)
+	d.write("mill/harness.toml", "broken")
+	for _, name := range []string{"shop", "mill"} {
+		d.loader.projects = append(d.loader.projects, d.loader.followed(d.path(name+"/harness.toml"), config.Project, nil, d.loader.global.env))
+	}
+	l := d.load()
+	if diff := cmp.Diff([]string{"shop/db", "up"}, keys(l)); diff != "" {
+		t.Errorf("upstreams (-want +got):\n%s", diff)
+	}
+	want := map[string]bool{"mcp.up": true, "mcp.shop/db": true, "shop/a": true, "shop/b": false}
+	if diff := cmp.Diff(want, l.File); diff != "" {
+		t.Errorf("enabled (-want +got):\n%s", diff)
+	}
+	var prompts []string
+	for _, p := range l.Desired.Prompts {
+		prompts = append(prompts, reconcile.FullName(p.Project, p.Name))
+	}
+	if diff := cmp.Diff([]string{"ask", "shop/own"}, prompts); diff != "" {
+		t.Errorf("prompts (-want +got):\n%s", diff)
+	}
+	if len(l.Faults) == 0 || l.Faults[0].File != d.path("mill/harness.toml") {
+		t.Errorf("faults: %v", l.Faults)
+	}
+	clash := slices.ContainsFunc(l.Warnings, func(f config.Fault) bool { return f.Key == "mcp.up" && f.File == d.path("shop/harness.toml") })
+	hidden := slices.ContainsFunc(l.Warnings, func(f config.Fault) bool { return f.File == d.path("shop/prompts/ask.md") })
+	if !clash || !hidden {
+		t.Errorf("warnings: %v", l.Warnings)
+	}
+	// A broken project keeps its own last good, and only that.
+	d.write("shop/harness.toml", "broken")
+	d.write("harness.toml", oneUpstream+"[mcp.more]\ncmd = \"sh\"\n")
+	if diff := cmp.Diff([]string{"more", "shop/db", "up"}, keys(d.load())); diff != "" {
+		t.Errorf("after it broke (-want +got):\n%s", diff)
+	}
+	if g, _ := d.saved[lastGoodName(d.path("shop/harness.toml"))].(lastGood); string(g.Text) != shop {
+		t.Errorf("kept of the project: %q", g.Text)
+	}
+}

@@ -6,10 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"harness/pkg/agent"
 	"harness/pkg/config"
 	"harness/pkg/control"
-	"harness/pkg/upstream"
 	"harness/reconcile"
 )
 
@@ -92,32 +90,25 @@ func lines(faults []config.Fault) string {
 	return b.String()
 }
 
-// tellAgent logs what happened to a harness and passes it on.
-func tellAgent(log *slog.Logger, emit emitter, e agent.Event) {
-	attrs := []any{"harness", e.Name, "state", string(e.State)}
-	if e.PID > 0 {
-		attrs = append(attrs, "pid", e.PID)
-	}
-	message := string(e.State)
-	if e.Message != "" {
-		attrs = append(attrs, "message", e.Message)
-		message += ": " + e.Message
-	}
-	log.Info("harness", attrs...)
-	emit("state", e.Name, 0, message)
+// turn is a new state of something that has a process.
+type turn struct {
+	kind, name string // of the log line: "upstream", its key
+	state      string
+	pid        int // 0 for none
+	message    string
 }
 
-// tell logs what happened to an upstream and passes it on.
-func tell(log *slog.Logger, emit emitter, e upstream.Event) {
-	attrs := []any{"upstream", e.Key, "state", string(e.State)}
-	if e.PID > 0 {
-		attrs = append(attrs, "pid", e.PID)
+// tell logs a turn and passes it on under the name the command line uses.
+func tell(log *slog.Logger, emit emitter, t turn, as string) {
+	attrs := []any{t.kind, t.name, "state", t.state}
+	if t.pid > 0 {
+		attrs = append(attrs, "pid", t.pid)
 	}
-	message := string(e.State)
-	if e.Message != "" {
-		attrs = append(attrs, "message", e.Message)
-		message += ": " + e.Message
+	message := t.state
+	if t.message != "" {
+		attrs = append(attrs, "message", t.message)
+		message += ": " + t.message
 	}
-	log.Info("upstream", attrs...)
-	emit("state", reconcile.UpstreamName(e.Key), 0, message)
+	log.Info(t.kind, attrs...)
+	emit("state", as, 0, message)
 }

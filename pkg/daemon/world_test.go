@@ -227,8 +227,8 @@ func TestWorld_NotifiesOfNoPromptThatOnlyMoved(t *testing.T) {
 
 func TestTell_LeavesOutWhatThereIsNotToSay(t *testing.T) {
 	o := newOffice(t)
-	tell(o.world.log, o.world.emit, upstream.Event{Key: "up", State: upstream.Starting})
-	tell(o.world.log, o.world.emit, upstream.Event{Key: "up", State: upstream.Restarting, PID: 3, Message: "exited (code 1)"})
+	tell(o.world.log, o.world.emit, turn{kind: "upstream", name: "up", state: "starting"}, "mcp.up")
+	tell(o.world.log, o.world.emit, turn{"upstream", "up", "restarting", 3, "exited (code 1)"}, "mcp.up")
 	if diff := cmp.Diff([]string{"state|mcp.up|starting", "state|mcp.up|restarting: exited (code 1)"}, o.told()); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
