@@ -62,24 +62,22 @@ type handler func(ctx context.Context, call *broker.OwnCall, r request) (any, er
 type tool struct {
 	name, does string
 	write      bool
-	takes      []string // the properties it takes
-	needs      []string // those of them it cannot do without
+	takes      map[string]string // the schemas of its arguments, by name
+	needs      []string          // those of them it cannot do without
 	do         handler
 }
 
-// schemas are the properties that tools take.
-func schemas() map[string]string {
-	return map[string]string{
-		"name":      `{"type":"string","description":"the full name of one harness, as harness_list gives it"}`,
-		"prompt":    `{"type":"string","description":"the name of one prompt; without it all are listed"}`,
-		"lines":     `{"type":"integer","minimum":1,"maximum":1000,"description":"how many of the last lines (default 100)"}`,
-		"arguments": `{"type":"object","additionalProperties":{"type":"string"},"description":"the prompt's arguments"}`,
-		"after":     `{"type":"string","description":"next_after of the page before"}`,
-		"limit":     `{"type":"integer","minimum":1,"maximum":100}`,
-		"id":        `{"type":"string","description":"the id of one run, as list_trajectories gives it"}`,
-		"offset":    `{"type":"integer","minimum":0,"description":"next_offset of the page before"}`,
-	}
-}
+// The schemas of arguments.
+const (
+	aHarness   = `{"type":"string","description":"the full name of one harness, as harness_list gives it"}`
+	aPrompt    = `{"type":"string","description":"the name of one prompt; without it all are listed"}`
+	aLines     = `{"type":"integer","minimum":1,"maximum":1000,"description":"how many of the last lines (default 100)"}`
+	aTextMap   = `{"type":"object","additionalProperties":{"type":"string"},"description":"the prompt's arguments"}`
+	aPageAfter = `{"type":"string","description":"next_after of the page before"}`
+	aPageLimit = `{"type":"integer","minimum":1,"maximum":100}`
+	aRun       = `{"type":"string","description":"the id of one run, as list_trajectories gives it"}`
+	anOffset   = `{"type":"integer","minimum":0,"description":"next_offset of the page before"}`
+)
 
 // table is every tool there is.
 func table(ops Ops) []tool {
@@ -88,30 +86,30 @@ func table(ops Ops) []tool {
 			return control.HarnessList{Harnesses: ops.List("")}, nil
 		}},
 		{
-			name: "harness_describe", does: "Show one harness and its definition, without the values of its environment.", takes: []string{"name"}, needs: []string{"name"},
+			name: "harness_describe", does: "Show one harness and its definition, without the values of its environment.", takes: map[string]string{"name": aHarness}, needs: []string{"name"},
 			do: func(_ context.Context, _ *broker.OwnCall, r request) (any, error) { return ops.Describe(r.Name) },
 		},
 		{
-			name: "harness_logs", does: "Show the last lines that a harness printed, at most 1,000 and 256 KiB.", takes: []string{"name", "lines"}, needs: []string{"name"},
+			name: "harness_logs", does: "Show the last lines that a harness printed, at most 1,000 and 256 KiB.", takes: map[string]string{"name": aHarness, "lines": aLines}, needs: []string{"name"},
 			do: func(ctx context.Context, _ *broker.OwnCall, r request) (any, error) { return logs(ctx, ops, r) },
 		},
 		{
-			name: "harness_prompts", does: "List the prompt files, or render one: for agents without MCP prompts.", takes: []string{"prompt", "arguments"},
+			name: "harness_prompts", does: "List the prompt files, or render one: for agents without MCP prompts.", takes: map[string]string{"name": aPrompt, "arguments": aTextMap},
 			do: func(ctx context.Context, call *broker.OwnCall, r request) (any, error) {
 				return prompts(ctx, ops, call, r)
 			},
 		},
 		{
-			name: "list_trajectories", does: "List the runs of the harnesses, newest first, by page.", takes: []string{"name", "after", "limit"},
+			name: "list_trajectories", does: "List the runs of the harnesses, newest first, by page.", takes: map[string]string{"name": aHarness, "after": aPageAfter, "limit": aPageLimit},
 			do: func(_ context.Context, _ *broker.OwnCall, r request) (any, error) { return runs(ops, r) },
 		},
 		{
-			name: "get_trajectory", does: "Show what one run printed, escaped, by page.", takes: []string{"id", "offset"}, needs: []string{"id"},
+			name: "get_trajectory", does: "Show what one run printed, escaped, by page.", takes: map[string]string{"id": aRun, "offset": anOffset}, needs: []string{"id"},
 			do: func(_ context.Context, _ *broker.OwnCall, r request) (any, error) { return transcript(ops, r) },
 		},
-		{name: "harness_start", does: "Start a harness and wait until it runs.", write: true, takes: []string{"name"}, needs: []string{"name"}, do: act(ops, ops.Start, false)},
-		{name: "harness_stop", does: "Stop a harness. Stopping yourself is answered first.", write: true, takes: []string{"name"}, needs: []string{"name"}, do: act(ops, ops.Stop, true)},
-		{name: "harness_restart", does: "Restart a harness. Restarting yourself is answered first.", write: true, takes: []string{"name"}, needs: []string{"name"}, do: act(ops, ops.Restart, true)},
+		{name: "harness_start", does: "Start a harness and wait until it runs.", write: true, takes: map[string]string{"name": aHarness}, needs: []string{"name"}, do: act(ops, ops.Start, false)},
+		{name: "harness_stop", does: "Stop a harness. Stopping yourself is answered first.", write: true, takes: map[string]string{"name": aHarness}, needs: []string{"name"}, do: act(ops, ops.Stop, true)},
+		{name: "harness_restart", does: "Restart a harness. Restarting yourself is answered first.", write: true, takes: map[string]string{"name": aHarness}, needs: []string{"name"}, do: act(ops, ops.Restart, true)},
 	}
 }
 
@@ -127,8 +125,8 @@ func Tools(ops Ops) []broker.OwnTool {
 // define makes what is listed of a tool.
 func (t tool) define() mcp.Tool {
 	properties := map[string]json.RawMessage{}
-	for _, key := range t.takes {
-		properties[strings.Replace(key, "prompt", "name", 1)] = json.RawMessage(schemas()[key])
+	for name, schema := range t.takes {
+		properties[name] = json.RawMessage(schema)
 	}
 	schema := map[string]any{"type": "object", "properties": properties, "additionalProperties": false}
 	if len(t.needs) > 0 {
@@ -176,12 +174,8 @@ func (t tool) read(arguments json.RawMessage) (request, error) {
 	if err := json.Unmarshal(arguments, &given); err != nil {
 		return r, wire.New(wire.InvalidArgument, t.name+": the arguments are no object")
 	}
-	known := map[string]bool{}
-	for _, key := range t.takes {
-		known[strings.Replace(key, "prompt", "name", 1)] = true
-	}
 	for key := range given {
-		if !known[key] {
+		if _, known := t.takes[key]; !known {
 			return r, wire.New(wire.InvalidArgument, fmt.Sprintf("%s takes no argument %.40q", t.name, key))
 		}
 	}
