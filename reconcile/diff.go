@@ -72,13 +72,7 @@ func byName(list []prompt.Prompt) map[string]prompt.Prompt {
 // diffUpstreams covers what has a process.
 func diffUpstreams(want map[string]Upstream, have map[string]ObservedUpstream) Plan {
 	var plan Plan
-	add := func(key string, step Step) {
-		if step.Op == "" {
-			return
-		}
-		step.Kind, step.Name = KindUpstream, key
-		plan = append(plan, step)
-	}
+	add := func(name string, step Step) { plan = plan.with(KindUpstream, name, step) }
 	for key, w := range want {
 		h, known := have[key]
 		add(key, upstreamStep(w, h, known))

@@ -6,13 +6,7 @@ import "harness/pkg/config"
 // (HOT-5).
 func diffAgents(want map[string]Agent, o *Observed) Plan {
 	var plan Plan
-	add := func(name string, step Step) {
-		if step.Op == "" {
-			return
-		}
-		step.Kind, step.Name = KindHarness, name
-		plan = append(plan, step)
-	}
+	add := func(name string, step Step) { plan = plan.with(KindHarness, name, step) }
 	for name, w := range want {
 		defined, known := o.Defined[name]
 		add(name, agentStep(w, o.Agents[name], defined, known))

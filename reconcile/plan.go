@@ -124,6 +124,16 @@ func kindOrder(k Kind) int {
 // give equal plans.
 type Plan []Step
 
+// with returns the plan with a step for one name; a step without an operation
+// means that there is nothing to do.
+func (p Plan) with(kind Kind, name string, step Step) Plan {
+	if step.Op == "" {
+		return p
+	}
+	step.Kind, step.Name = kind, name
+	return append(p, step)
+}
+
 // sort brings the plan into its order.
 func (p Plan) sort() {
 	slices.SortFunc(p, func(a, b Step) int {
