@@ -15,7 +15,9 @@ type request struct {
 	read   bool                  // read the files first
 	since  time.Time             // when it was asked for, if that matters
 	orders func(Intents) Intents // nil for none
+	amend  func() error          // done before the files are read; nil for nothing
 	done   chan Passed           // capacity 1; closed at the end, answered or not
+	err    error                 // why amend was not done; set before done is sent to
 }
 
 // Passed is what became of a request: the plan of the pass that answered it,
@@ -48,12 +50,26 @@ func (l *Loop) answer(ctx context.Context, r *request) {
 			acts = append(acts, r)
 		}
 	}
-	if len(acts) > 0 {
+	if acts = amended(acts); len(acts) > 0 {
 		l.carryOut(ctx, acts)
 	}
 	for _, r := range dry {
 		r.done <- l.dryRun(ctx)
 	}
+}
+
+// amended has each request change what is followed, and returns those that are
+// still to be done. One that could not is answered at once.
+func amended(batch []*request) []*request {
+	return slices.DeleteFunc(batch, func(r *request) bool {
+		if r.amend != nil {
+			r.err = r.amend()
+		}
+		if r.err != nil {
+			r.done <- Passed{}
+		}
+		return r.err != nil
+	})
 }
 
 // gather returns r and the requests that wait behind it.
@@ -127,6 +143,13 @@ func (l *Loop) Order(ctx context.Context, orders func(Intents) Intents) (Passed,
 	return l.ask(ctx, &request{orders: orders})
 }
 
+// Amend has the loop's goroutine call change, which says which files are
+// followed from now on, then reads the files, and returns when the plan of that
+// was begun. An error of change is returned as it is, and nothing else is done.
+func (l *Loop) Amend(ctx context.Context, change func() error) (Passed, error) {
+	return l.ask(ctx, &request{read: true, amend: change})
+}
+
 func (l *Loop) ask(ctx context.Context, r *request) (Passed, error) {
 	r.done = make(chan Passed, 1)
 	select {
@@ -139,7 +162,7 @@ func (l *Loop) ask(ctx context.Context, r *request) (Passed, error) {
 		if !answered {
 			return Passed{}, errUnanswered
 		}
-		return p, nil
+		return p, r.err
 	case <-ctx.Done():
 		return Passed{}, fmt.Errorf("wait for the reconciler: %w", ctx.Err())
 	}

@@ -274,3 +274,21 @@ func TestReload_ListsWhatTheWatcherDidSinceItWasAskedFor(t *testing.T) {
 		}
 	})
 }
+
+func TestAmend_ChangesWhatIsFollowedBeforeTheReading(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := running(t, table("a"))
+		p, err := f.loop.Amend(t.Context(), func() error {
+			f.write(table("a"), table("b"))
+			return nil
+		})
+		if err != nil || p.Plan.String() != "start upstream b: added" {
+			t.Errorf("%+v, %v", p, err)
+		}
+		loads, refused := f.loads, errors.New("refused")
+		p, err = f.loop.Amend(t.Context(), func() error { return refused })
+		if !errors.Is(err, refused) || len(p.Plan) != 0 || f.loads != loads {
+			t.Errorf("%+v, %v after %d readings", p, err, f.loads-loads)
+		}
+	})
+}
