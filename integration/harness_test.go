@@ -153,12 +153,40 @@ func TestHarness_SessionsAreKnownAsItsOwn(t *testing.T) {
 	outside.well("up")
 }
 
+// lender is the script of a harness that lends its identity to sessions of the
+// test.
+func (h *home) lender() string {
+	file := h.path("env-") + `$(echo $HARNESS_NAME | tr / .)`
+	return "env > " + file + ".part && mv " + file + ".part " + file + "; " + stays
+}
+
+// as is a session with the identity of a harness that lends it.
+func (h *home) as(name string) *agent {
+	h.t.Helper()
+	var token string
+	eventually(h.t, name+" has an identity", func() bool {
+		data, err := os.ReadFile(h.path("env-" + strings.ReplaceAll(name, "/", ".")))
+		if err != nil {
+			return false
+		}
+		for line := range strings.Lines(string(data)) {
+			if value, ok := strings.CutPrefix(strings.TrimSpace(line), "HARNESS_MCP_TOKEN="); ok {
+				token = value
+			}
+		}
+		return token != ""
+	})
+	a := h.client("env", "HARNESS_MCP_TOKEN="+token, bin(h.t)+"/harness", "mcp")
+	a.initialize("2025-11-25")
+	a.initialized()
+	return a
+}
+
 // What an agent may do is asked at each call, and told when it changes (WHO-3).
 func TestHarness_RightsCountAtTheNextCall(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
-	// The harness lends its identity to a session of the test.
-	lend := "env > " + h.path("env-$HARNESS_NAME.part") + " && mv " + h.path("env-$HARNESS_NAME.part") + " " + h.path("env-$HARNESS_NAME") + "; " + stays
+	lend := h.lender()
 	tables := func(allow string) []string {
 		return []string{
 			h.upstream("up"), h.upstream("hidden"),
@@ -167,27 +195,7 @@ func TestHarness_RightsCountAtTheNextCall(t *testing.T) {
 	}
 	h.configure(tables(`["read"]`)...)
 	d := h.start()
-	as := func(name string) *agent {
-		t.Helper()
-		var token string
-		eventually(t, name+" has an identity", func() bool {
-			data, err := os.ReadFile(h.path("env-" + name))
-			if err != nil {
-				return false
-			}
-			for line := range strings.Lines(string(data)) {
-				if value, ok := strings.CutPrefix(strings.TrimSpace(line), "HARNESS_MCP_TOKEN="); ok {
-					token = value
-				}
-			}
-			return token != ""
-		})
-		a := h.client("env", "HARNESS_MCP_TOKEN="+token, bin(t)+"/harness", "mcp")
-		a.initialize("2025-11-25")
-		a.initialized()
-		return a
-	}
-	boss, worker, nobody := as("boss"), as("worker"), d.connected()
+	boss, worker, nobody := h.as("boss"), h.as("worker"), d.connected()
 	write := []string{"harness_start", "harness_stop", "harness_restart"}
 	for _, a := range []*agent{boss, worker, nobody} {
 		for _, tool := range write {

@@ -2,6 +2,7 @@ package integration
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -32,6 +33,19 @@ type home struct {
 	// wrap is a command that the daemon is started through; nil for none. It
 	// has to become the daemon.
 	wrap []string
+	cwd  string // where commands run, "" for the home directory
+}
+
+// in is the same home for commands that are typed in another directory of it,
+// which is made.
+func (h *home) in(dir string) *home {
+	h.t.Helper()
+	there := *h
+	there.cwd = h.path(dir)
+	if err := os.MkdirAll(there.cwd, 0o700); err != nil {
+		h.t.Fatal(err)
+	}
+	return &there
 }
 
 // newHome makes an empty home. It is removed when the test ends.
@@ -143,7 +157,7 @@ func (h *home) command(ctx context.Context, name string, args ...string) *exec.C
 		}
 	}
 	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Env, cmd.Dir = h.environ(), h.path("home")
+	cmd.Env, cmd.Dir = h.environ(), cmp.Or(h.cwd, h.path("home"))
 	return cmd
 }
 

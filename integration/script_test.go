@@ -78,7 +78,7 @@ func scriptDaemon(ts *testscript.TestScript, neg bool, args []string) {
 	if neg {
 		ts.Fatalf("daemon has no !; use exec")
 	}
-	log, err := os.OpenFile(ts.MkAbs(daemonLog), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	log, err := os.OpenFile(filepath.Join(ts.Getenv("WORK"), daemonLog), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	ts.Check(err)
 	defer log.Close()
 	path, err := programs()
@@ -100,7 +100,7 @@ func scriptDaemon(ts *testscript.TestScript, neg bool, args []string) {
 	poll(ts, "the daemon listens", func() bool {
 		select {
 		case <-d.exited:
-			ts.Fatalf("the daemon exited: %s", ts.ReadFile(daemonLog))
+			ts.Fatalf("the daemon exited: %s", ts.ReadFile(filepath.Join(ts.Getenv("WORK"), daemonLog)))
 		default:
 		}
 		c, err := net.Dial("unix", socket)
@@ -136,7 +136,7 @@ func (d *scripted) end(ts *testscript.TestScript) {
 		d.cmd.Process.Kill()
 		<-d.exited
 	}
-	if log := ts.ReadFile(daemonLog); strings.Contains(log, "DATA RACE") || strings.Contains(log, "panic: ") {
+	if log := ts.ReadFile(filepath.Join(ts.Getenv("WORK"), daemonLog)); strings.Contains(log, "DATA RACE") || strings.Contains(log, "panic: ") {
 		ts.Logf("%s", log)
 		ts.Fatalf("the daemon met a data race or a panic")
 	}

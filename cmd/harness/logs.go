@@ -2,7 +2,9 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -12,7 +14,7 @@ import (
 
 func newLogsCmd(g *globals) *cobra.Command {
 	var lines int
-	var follow, raw bool
+	var follow, raw, asJSON bool
 	cmd := &cobra.Command{
 		Use:               "logs NAME",
 		Short:             "Show what a harness printed, or an upstream wrote to its stderr",
@@ -27,13 +29,20 @@ func newLogsCmd(g *globals) *cobra.Command {
 				return err
 			}
 			defer c.Close()
-			out := cmd.OutOrStdout()
-			if !raw {
-				w := newCleaner(out)
+			req := control.LogsRequest{Name: args[0], Lines: lines, Follow: follow}
+			if asJSON && !follow {
+				return logsJSON(cmd, c, req)
+			}
+			out, show := cmd.OutOrStdout(), plainLine
+			if asJSON {
+				show = jsonLine(req.Name)
+			}
+			if asJSON || !raw {
+				w := newCleaner(out, show)
 				defer w.Close()
 				out = w
 			}
-			err = c.Logs(cmd.Context(), control.LogsRequest{Name: args[0], Lines: lines, Follow: follow}, out)
+			err = c.Logs(cmd.Context(), req, out)
 			if follow && cancelled(cmd.Context()) {
 				return nil
 			}
@@ -42,17 +51,49 @@ func newLogsCmd(g *globals) *cobra.Command {
 	}
 	cmd.Flags().IntVarP(&lines, "lines", "n", 100, "how many of the last lines, within the last MiB; 0 means all that is kept")
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what comes")
+	jsonFlag(cmd, &asJSON)
 	cmd.Flags().BoolVar(&raw, "raw", false, "do not escape control characters")
 	return cmd
 }
 
-// cleaner escapes each line before the terminal sees it (CFG-6).
+// logsJSON prints what is kept as one value.
+func logsJSON(cmd *cobra.Command, c *control.Client, req control.LogsRequest) error {
+	var text bytes.Buffer
+	if err := c.Logs(cmd.Context(), req, &text); err != nil {
+		return err
+	}
+	return printJSON(cmd.OutOrStdout(), control.NewLogged(req.Name, text.Bytes()))
+}
+
+// plainLine makes a line safe to show.
+func plainLine(line string) string {
+	if whole, ended := strings.CutSuffix(line, "\n"); ended {
+		return plain.Text(whole) + "\n"
+	}
+	return plain.Text(line)
+}
+
+// jsonLine makes each line a value of its own.
+func jsonLine(name string) func(string) string {
+	return func(line string) string {
+		if line == "" {
+			return ""
+		}
+		var b strings.Builder
+		// A string has no value that cannot be encoded, and b takes all.
+		_ = printJSON(&b, control.LoggedLine{Name: name, Line: strings.TrimRight(line, "\r\n")})
+		return b.String()
+	}
+}
+
+// cleaner passes each line through a function before the terminal sees it
+// (CFG-6).
 type cleaner struct {
 	*io.PipeWriter
 	done chan struct{}
 }
 
-func newCleaner(out io.Writer) *cleaner {
+func newCleaner(out io.Writer, show func(line string) string) *cleaner {
 	r, w := io.Pipe()
 	c := &cleaner{w, make(chan struct{})}
 	go func() {
@@ -60,12 +101,7 @@ func newCleaner(out io.Writer) *cleaner {
 		in := bufio.NewReader(r)
 		for {
 			line, err := in.ReadString('\n')
-			if n := len(line); n > 0 && line[n-1] == '\n' {
-				line = plain.Text(line[:n-1]) + "\n"
-			} else {
-				line = plain.Text(line)
-			}
-			if _, writeErr := io.WriteString(out, line); writeErr != nil {
+			if _, writeErr := io.WriteString(out, show(line)); writeErr != nil {
 				r.CloseWithError(writeErr)
 				return
 			}

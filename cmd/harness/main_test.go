@@ -292,7 +292,7 @@ func TestStatus_SaysWhyAnUpstreamIsStopped(t *testing.T) {
 
 func TestCleaner_EscapesLinesAndKeepsThem(t *testing.T) {
 	var out bytes.Buffer
-	c := newCleaner(&out)
+	c := newCleaner(&out, plainLine)
 	if _, err := c.Write([]byte("a\x1bb\nhalf")); err != nil {
 		t.Fatal(err)
 	}

@@ -124,7 +124,7 @@ func report(w io.Writer, err error) int {
 // usagef returns a fault in how the program was called.
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
-// exactly and atLeast check the number of arguments and say what is missing.
+// exactly, atLeast and atMost check the number of arguments and say what is missing.
 func exactly(n int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) != n {
@@ -137,6 +137,15 @@ func exactly(n int, what string) cobra.PositionalArgs {
 func atLeast(n int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) < n {
+			return usagef("%s takes %s; see `harness %s --help`", cmd.Name(), what, cmd.Name())
+		}
+		return nil
+	}
+}
+
+func atMost(n int, what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) > n {
 			return usagef("%s takes %s; see `harness %s --help`", cmd.Name(), what, cmd.Name())
 		}
 		return nil

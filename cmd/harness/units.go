@@ -38,7 +38,7 @@ func newUnitsCmd(g *globals, verb, short string) *cobra.Command {
 	return cmd
 }
 
-// reportUnits fails where what was asked for did not come to be.
+// reportUnits prints what became of a start, stop or restart.
 func reportUnits(cmd *cobra.Command, verb string, units []control.UnitState, asJSON bool) error {
 	if asJSON {
 		if err := printJSON(cmd.OutOrStdout(), control.UnitStates{Units: units}); err != nil {
@@ -46,12 +46,18 @@ func reportUnits(cmd *cobra.Command, verb string, units []control.UnitState, asJ
 		}
 	}
 	want := map[bool]string{true: "stopped", false: "running"}[verb == "stop"]
+	return reportStates(cmd, units, want, asJSON)
+}
+
+// reportStates fails where what was asked for did not come to be. It prints
+// nothing where it was printed as JSON.
+func reportStates(cmd *cobra.Command, units []control.UnitState, want string, printed bool) error {
 	failed := false
 	for _, u := range units {
 		bad := u.State != want
 		failed = failed || bad
 		switch {
-		case asJSON:
+		case printed:
 		case bad:
 			fmt.Fprintf(cmd.ErrOrStderr(), "harness: %s is %s: %s; see `harness logs %s`\n", plain.Text(u.Name), u.State, plain.Text(or(u.Error, "no reason known")), plain.Text(u.Name))
 		default:

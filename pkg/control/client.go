@@ -95,6 +95,41 @@ func (c *Client) Describe(ctx context.Context, name string) (*Description, error
 	return fetch[Description](ctx, c, http.MethodGet, "/v1/harness?"+url.Values{"name": {name}}.Encode(), nil)
 }
 
+// Up has a project up, and returns when each of its harnesses runs or its first
+// try has failed (CLI-6).
+func (c *Client) Up(ctx context.Context, req UpRequest) (*UpResult, error) {
+	return fetch[UpResult](ctx, c, http.MethodPost, "/v1/up", req)
+}
+
+// Down stops and forgets a project.
+func (c *Client) Down(ctx context.Context, project string) error {
+	_, err := fetch[DownRequest](ctx, c, http.MethodPost, "/v1/down", DownRequest{project})
+	return err
+}
+
+// Projects lists the projects that are up.
+func (c *Client) Projects(ctx context.Context) ([]Project, error) {
+	list, err := fetch[ProjectList](ctx, c, http.MethodGet, "/v1/projects", nil)
+	if err != nil {
+		return nil, err
+	}
+	return list.Projects, nil
+}
+
+// Profiles lists the profiles of the global file.
+func (c *Client) Profiles(ctx context.Context) ([]Profile, error) {
+	list, err := fetch[ProfileList](ctx, c, http.MethodGet, "/v1/profiles", nil)
+	if err != nil {
+		return nil, err
+	}
+	return list.Profiles, nil
+}
+
+// Use has the members of a profile run, and no other profile's.
+func (c *Client) Use(ctx context.Context, profile string) (*UseResult, error) {
+	return fetch[UseResult](ctx, c, http.MethodPost, "/v1/use", UseRequest{profile})
+}
+
 // Prompts lists the prompts that are served.
 func (c *Client) Prompts(ctx context.Context) ([]PromptInfo, error) {
 	list, err := fetch[PromptList](ctx, c, http.MethodGet, "/v1/prompts", nil)

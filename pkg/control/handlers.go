@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"path/filepath"
 	"strconv"
 	"time"
 
@@ -82,6 +83,47 @@ func (s *Server) harnesses(w http.ResponseWriter, r *http.Request) {
 func (s *Server) harness(w http.ResponseWriter, r *http.Request) {
 	d, err := s.ops.Describe(r.URL.Query().Get("name"))
 	reply(w, d, err)
+}
+
+func (s *Server) projects(w http.ResponseWriter, _ *http.Request) {
+	answer(w, ProjectList{Projects: s.ops.Projects()})
+}
+
+func (s *Server) profiles(w http.ResponseWriter, _ *http.Request) {
+	answer(w, ProfileList{Profiles: s.ops.Profiles()})
+}
+
+func (s *Server) up(w http.ResponseWriter, r *http.Request) {
+	var req UpRequest
+	err := decode(w, r, &req)
+	if err == nil && !filepath.IsAbs(req.Path) {
+		err = &Problem{Code: wire.InvalidArgument, Message: "the path of the project's file must be absolute"}
+	}
+	if err != nil {
+		reply(w, nil, err)
+		return
+	}
+	result, err := s.ops.Up(r.Context(), req)
+	reply(w, result, err)
+}
+
+func (s *Server) down(w http.ResponseWriter, r *http.Request) {
+	var req DownRequest
+	if err := decode(w, r, &req); err != nil {
+		reply(w, nil, err)
+		return
+	}
+	reply(w, req, s.ops.Down(r.Context(), req.Project))
+}
+
+func (s *Server) use(w http.ResponseWriter, r *http.Request) {
+	var req UseRequest
+	if err := decode(w, r, &req); err != nil {
+		reply(w, nil, err)
+		return
+	}
+	result, err := s.ops.Use(r.Context(), req.Profile)
+	reply(w, result, err)
 }
 
 func (s *Server) reload(w http.ResponseWriter, r *http.Request) {

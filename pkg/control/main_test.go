@@ -31,6 +31,20 @@ type fakeOps struct {
 	session func(context.Context, *net.UnixConn, Hello)
 	attach  func(AttachRequest) (Terminal, error)
 	list    []Harness
+	up      func(UpRequest) (*UpResult, error)
+	named   func(what, name string) error // down and use
+}
+
+func (f *fakeOps) Up(_ context.Context, req UpRequest) (*UpResult, error) { return f.up(req) }
+
+func (f *fakeOps) Down(_ context.Context, project string) error { return f.named("down", project) }
+
+func (f *fakeOps) Projects() []Project { return []Project{{Name: "shop", Path: "/shop/harness.toml"}} }
+
+func (f *fakeOps) Profiles() []Profile { return []Profile{{Name: "day", Members: []string{"a"}}} }
+
+func (f *fakeOps) Use(_ context.Context, profile string) (*UseResult, error) {
+	return &UseResult{Profile: profile}, f.named("use", profile)
 }
 
 func (f *fakeOps) List(project string) []Harness {

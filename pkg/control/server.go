@@ -42,6 +42,15 @@ type Ops interface {
 	// List describes the harnesses of one project, or all ("").
 	List(project string) []Harness
 	Describe(name string) (*Description, error)
+	// Up and Down take up a project and let go of it. What was refused is a
+	// result that is not OK, and no error.
+	Up(ctx context.Context, req UpRequest) (*UpResult, error)
+	Down(ctx context.Context, project string) error
+	Projects() []Project
+	Profiles() []Profile
+	// Use enables the members of a profile, and disables those of other
+	// profiles that are not in it.
+	Use(ctx context.Context, profile string) (*UseResult, error)
 	// Attach opens a look at a harness's terminal, which the caller closes.
 	Attach(req AttachRequest) (Terminal, error)
 	// ServeSession serves an agent on a connection of its own until the agent
@@ -158,6 +167,11 @@ func (s *Server) handler(alive context.Context) http.Handler {
 	mux.HandleFunc("POST /v1/restart", s.units(s.ops.Restart))
 	mux.HandleFunc("GET /v1/harnesses", s.harnesses)
 	mux.HandleFunc("GET /v1/harness", s.harness)
+	mux.HandleFunc("GET /v1/projects", s.projects)
+	mux.HandleFunc("POST /v1/up", s.up)
+	mux.HandleFunc("POST /v1/down", s.down)
+	mux.HandleFunc("GET /v1/profiles", s.profiles)
+	mux.HandleFunc("POST /v1/use", s.use)
 	mux.HandleFunc("GET /v1/attach", func(w http.ResponseWriter, r *http.Request) { s.attach(alive, w, r) })
 	mux.HandleFunc("GET /v1/session", func(w http.ResponseWriter, r *http.Request) { s.session(alive, w, r) })
 	mux.HandleFunc("/", unknownPath)

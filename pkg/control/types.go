@@ -2,6 +2,7 @@ package control
 
 import (
 	"encoding/json"
+	"strings"
 	"time"
 )
 
@@ -217,9 +218,108 @@ type LogsRequest struct {
 	Follow bool   // go on until the reader hangs up
 }
 
+// Logged is the answer of "harness logs --json".
+type Logged struct {
+	Name  string       `json:"name"`
+	Lines List[string] `json:"lines"`
+}
+
+// LoggedLine is one line of "harness logs --follow --json".
+type LoggedLine struct {
+	Name string `json:"name"`
+	Line string `json:"line"`
+}
+
+// NewLogged makes the answer of the text of a log.
+func NewLogged(name string, text []byte) Logged {
+	l := Logged{Name: name}
+	for line := range strings.Lines(string(text)) {
+		l.Lines = append(l.Lines, strings.TrimRight(line, "\r\n"))
+	}
+	return l
+}
+
 // VersionInfo is the answer of GET /v1/version.
 type VersionInfo struct {
 	Version string `json:"version"` // of the program
 	API     string `json:"api"`     // of this interface, major.minor
 	PID     int    `json:"pid"`
+}
+
+// UpRequest asks for a project to be up (CFG-4, CLI-6).
+type UpRequest struct {
+	Path string `json:"path"` // of its file, absolute
+	// Approve is the SHA-256 of the text that the owner has approved, "" for
+	// none; Yes approves whatever the file holds.
+	Approve string `json:"approve"`
+	Yes     bool   `json:"yes"`
+}
+
+// UpResult is the answer of "harness up --json". OK is true where the project is
+// up, whether each of its harnesses runs or not.
+type UpResult struct {
+	OK      bool    `json:"ok"`
+	Project *string `json:"project"` // null where the file does not validate
+	Path    string  `json:"path"`
+	SHA256  string  `json:"sha256"` // of the file
+	// Unapproved is true where nothing was done, because nobody has said yet
+	// that what is listed in Runs may run.
+	Unapproved bool            `json:"unapproved"`
+	Runs       List[Runs]      `json:"runs"`
+	Harnesses  List[UnitState] `json:"harnesses"`
+	Errors     List[Fault]     `json:"errors"`
+	Warnings   List[Fault]     `json:"warnings"`
+}
+
+// Runs is one thing that a project has the daemon run.
+type Runs struct {
+	Kind    string       `json:"kind"` // "harness" or "upstream"
+	Name    string       `json:"name"` // in the file
+	Cmd     string       `json:"cmd"`
+	Args    List[string] `json:"args"`
+	Workdir string       `json:"workdir"`
+	EnvFile *string      `json:"env_file"`
+	Enabled bool         `json:"enabled"` // false: it waits for a start by hand
+}
+
+// Project is one project that is up.
+type Project struct {
+	Name string `json:"name"`
+	Path string `json:"path"` // of its file
+}
+
+// ProjectList is the answer of GET /v1/projects.
+type ProjectList struct {
+	Projects List[Project] `json:"projects"`
+}
+
+// DownRequest names a project that is up.
+type DownRequest struct {
+	Project string `json:"project"`
+}
+
+// Profile is one profile as "harness profiles --json" lists it.
+type Profile struct {
+	Name        string       `json:"name"`
+	Description *string      `json:"description"`
+	Members     List[string] `json:"members"`
+	Autostart   bool         `json:"autostart"`
+	Enabled     bool         `json:"enabled"` // each of its members is
+}
+
+// ProfileList is the answer of "harness profiles --json".
+type ProfileList struct {
+	Profiles List[Profile] `json:"profiles"`
+}
+
+// UseRequest names a profile.
+type UseRequest struct {
+	Profile string `json:"profile"`
+}
+
+// UseResult is the answer of "harness use --json".
+type UseResult struct {
+	Profile string          `json:"profile"`
+	Started List[UnitState] `json:"started"` // its members
+	Stopped List[UnitState] `json:"stopped"` // those of other profiles alone that were enabled
 }

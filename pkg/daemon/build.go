@@ -82,7 +82,7 @@ func build(opt Options, state *stateDir, level *slog.LevelVar, log *slog.Logger)
 	world := d.world(state, level, emit)
 	d.loop = reconcile.NewLoop(world, d.watcher.Dirty(), state.loadFleet(opt.Paths.Config))
 	ops := &ops{
-		loop: d.loop, pool: d.pool, agents: d.agents, runs: d.runs, ids: d.ids, broker: d.broker, watcher: d.watcher, limits: d.limits, saved: d.saver.wait,
+		loop: d.loop, loader: world.loader, pool: d.pool, agents: d.agents, runs: d.runs, ids: d.ids, broker: d.broker, watcher: d.watcher, limits: d.limits, saved: d.saver.wait,
 		version: opt.Version, config: opt.Paths.Config, logs: logs, started: time.Now(),
 	}
 	world.own = facade.Tools(ops)
@@ -94,8 +94,13 @@ func build(opt Options, state *stateDir, level *slog.LevelVar, log *slog.Logger)
 func (d *daemon) world(state *stateDir, level *slog.LevelVar, emit emitter) *world {
 	good, _ := state.loadLastGood(d.opt.Paths.Config)
 	env := config.Env{Home: d.opt.Home, Lookup: os.LookupEnv}
+	loader := newLoader(d.opt.Paths.Config, good, env, d.watcher, d.saver.put, d.log)
+	for _, kept := range state.loadProjects() {
+		good, _ := state.loadLastGood(kept.Path)
+		loader.projects = append(loader.projects, project{loader.followed(kept.Path, config.Project, good, env), kept})
+	}
 	return &world{
-		loader: newLoader(d.opt.Paths.Config, good, env, d.watcher, d.saver.put, d.log),
+		loader: loader,
 		pool:   d.pool, agents: d.agents, broker: d.broker, merge: broker.Merge, save: d.saver.put, settle: d.watcher.SetSettle,
 		limits: d.limits, level: level, log: d.log, emit: emit, version: d.opt.Version,
 	}

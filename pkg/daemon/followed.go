@@ -70,6 +70,15 @@ func (f *followed) judge(text []byte, err error) outcome {
 	return o
 }
 
+// refused is the outcome after a fault that judging the text alone did not find.
+func (o outcome) refused(fault config.Fault) outcome {
+	o.faults, o.accepted, o.known = append(o.faults, fault), false, o.of.base != nil
+	if o.cfg = o.of.base; o.cfg == nil {
+		o.cfg, _, _ = config.Load(o.of.source(nil), o.of.env)
+	}
+	return o
+}
+
 // adopt makes the outcome the last good one if it was accepted, and reports
 // whether its text has to be kept.
 func (f *followed) adopt(o outcome) (fresh bool) {

@@ -33,7 +33,7 @@ type follower interface {
 // follow them. It belongs to the reconciler's goroutine.
 type loader struct {
 	global   *followed
-	projects []*followed // those that are up, in the order in which they came up
+	projects []project // those that are up, in the order in which they came up
 	prompts  prompt.FS
 	watcher  follower
 	save     func(name string, v any) // keeps a state file
@@ -76,8 +76,10 @@ func (l *loader) load(ctx context.Context) reconcile.Loaded {
 	if r.global.known {
 		loaded.File = reconcile.EnabledIn(r.global.cfg)
 	}
-	if warning, wide := l.wideOpen(); wide {
-		loaded.Warnings = append(loaded.Warnings, warning)
+	for _, o := range r.files() {
+		if warning, wide := wideOpen(o.of.path); wide {
+			loaded.Warnings = append(loaded.Warnings, warning)
+		}
 	}
 	prompts, warnings := l.collect(r)
 	loaded.Warnings = append(loaded.Warnings, warnings...)
@@ -90,12 +92,10 @@ func (l *loader) load(ctx context.Context) reconcile.Loaded {
 	return loaded
 }
 
-// join adds a project to what is loaded. Of a key that the global file has
-// gained since it came up, the global one wins (CFG-4).
+// join adds a project to what is loaded; one of which nothing was ever good has
+// its name alone. Of a key that the global file has gained since it came up, the
+// global one wins (CFG-4).
 func (l *loader) join(loaded *reconcile.Loaded, r *reading, o outcome) {
-	if !o.known {
-		return
-	}
 	cfg, clashes := withoutClashes(o.cfg, r.global.cfg)
 	loaded.Warnings = append(loaded.Warnings, clashes...)
 	loaded.Desired.AddProject(cfg, l.launches(r, cfg))
@@ -161,12 +161,12 @@ func (l *loader) settledOn(r *reading) bool {
 }
 
 // wideOpen warns of a config that other users can write: it says what runs.
-func (l *loader) wideOpen() (config.Fault, bool) {
-	info, err := os.Stat(l.global.path)
+func wideOpen(path string) (config.Fault, bool) {
+	info, err := os.Stat(path)
 	if err != nil || info.Mode().Perm()&0o022 == 0 {
 		return config.Fault{}, false
 	}
-	return config.Fault{File: l.global.path, Message: fmt.Sprintf("the file can be written by other users (mode %04o); run chmod go-w on it", info.Mode().Perm())}, true
+	return config.Fault{File: path, Message: fmt.Sprintf("the file can be written by other users (mode %04o); run chmod go-w on it", info.Mode().Perm())}, true
 }
 
 // launches adds to each definition of a file what the file system says about it

@@ -423,7 +423,7 @@ func TestLoader_JudgesEachProjectForItself(t *testing.T) {
 	d.write("shop/harness.toml", shop)
 	d.write("mill/harness.toml", "broken")
 	for _, name := range []string{"shop", "mill"} {
-		d.loader.projects = append(d.loader.projects, d.loader.followed(d.path(name+"/harness.toml"), config.Project, nil, d.loader.global.env))
+		d.loader.projects = append(d.loader.projects, project{followed: d.loader.followed(d.path(name+"/harness.toml"), config.Project, nil, d.loader.global.env)})
 	}
 	l := d.load()
 	if diff := cmp.Diff([]string{"shop/db", "up"}, keys(l)); diff != "" {

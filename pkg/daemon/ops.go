@@ -26,6 +26,7 @@ var _ control.Ops = (*ops)(nil)
 // state of its own and is used by many goroutines.
 type ops struct {
 	loop    *reconcile.Loop
+	loader  *loader // for the loop's goroutine alone, through Amend
 	pool    upstreams
 	agents  agents
 	runs    *run.Store

@@ -39,8 +39,9 @@ func (l *loader) read() *reading {
 	r := &reading{envFiles: map[string][]byte{}, digests: map[string][sha256.Size]byte{}}
 	r.global = l.look(r, l.global)
 	for _, f := range l.projects {
-		r.projects = append(r.projects, l.look(r, f))
+		r.projects = append(r.projects, l.look(r, f.followed))
 	}
+	distinct(r.projects)
 	for _, o := range r.files() {
 		for _, path := range envFiles(o.cfg) {
 			if _, done := r.envFiles[path]; done {

@@ -33,7 +33,8 @@ func newSaver(state *stateDir, log *slog.Logger) *saver {
 // String names the service in the supervisor's log.
 func (s *saver) String() string { return "state files" }
 
-// put has v written as the state file name. It never waits.
+// put has v written as the state file name, or the file removed where v is nil.
+// It never waits.
 func (s *saver) put(name string, v any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,10 +82,17 @@ func (s *saver) flush() {
 		if !more {
 			return
 		}
-		if err := s.state.save(w.name, w.value); err != nil {
+		if err := s.write(w); err != nil {
 			s.log.Error("state not saved", "error", err)
 		}
 	}
+}
+
+func (s *saver) write(w stateWrite) error {
+	if w.value == nil {
+		return s.state.remove(w.name)
+	}
+	return s.state.save(w.name, w.value)
 }
 
 // next takes the oldest file out of the queue.

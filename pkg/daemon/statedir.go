@@ -62,6 +62,14 @@ func (s *stateDir) save(name string, v any) error {
 	return durable.Write(filepath.Join(s.path, name), append(data, '\n'))
 }
 
+// remove forgets the file name. One that is not there is forgotten already.
+func (s *stateDir) remove(name string) error {
+	if err := os.Remove(filepath.Join(s.path, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("forget a state file: %w", err)
+	}
+	return nil
+}
+
 // errForeign is why a file that could be decoded is not used.
 var errForeign = errors.New("it is not what its name says")
 

@@ -98,23 +98,38 @@ func wanted(d *reconcile.Desired, u unit) bool {
 	return d.Agents[u.name].Enabled
 }
 
+// word is one of start, stop and restart: what it does to an intent, when there
+// is nothing to do, and when it is done.
+type word struct {
+	tell    func(reconcile.Intents, string) (reconcile.Intents, bool)
+	already func(standing) bool
+	done    func(standing) bool
+}
+
+// toStart leaves one that runs alone, and one that is in its first try is not
+// started again, only waited for.
+func toStart() word {
+	return word{reconcile.Intents.Start, func(s standing) bool { return s.enabled && (s.running || !s.answered) }, started}
+}
+
+func toRestart() word { return word{reconcile.Intents.Restart, never, started} }
+
+func toStop() word { return word{reconcile.Intents.Stop, never, stopped} }
+
 // Start implements [control.Ops] (CLI-6): it returns when each runs or its
-// first try has failed. One that runs already is left alone, and one that is
-// in its first try is not started again, only waited for.
+// first try has failed.
 func (o *ops) Start(ctx context.Context, names []string) ([]control.UnitState, error) {
-	return o.order(ctx, names, reconcile.Intents.Start, func(s standing) bool {
-		return s.enabled && (s.running || !s.answered)
-	}, started)
+	return o.order(ctx, names, toStart())
 }
 
 // Restart implements [control.Ops] (CLI-6).
 func (o *ops) Restart(ctx context.Context, names []string) ([]control.UnitState, error) {
-	return o.order(ctx, names, reconcile.Intents.Restart, never, started)
+	return o.order(ctx, names, toRestart())
 }
 
 // Stop implements [control.Ops] (CLI-6): it returns when each is stopped.
 func (o *ops) Stop(ctx context.Context, names []string) ([]control.UnitState, error) {
-	return o.order(ctx, names, reconcile.Intents.Stop, never, stopped)
+	return o.order(ctx, names, toStop())
 }
 
 func never(standing) bool { return false }
@@ -129,50 +144,59 @@ func stopped(s standing) bool {
 	return !s.there || s.enabled || s.state.State == string(agent.Stopped)
 }
 
-// order changes the intent of each name and waits until done says so of each.
-// Names are checked before anything is changed; one that already is as wanted
-// is only waited for.
-func (o *ops) order(ctx context.Context, names []string, word func(reconcile.Intents, string) (reconcile.Intents, bool),
-	already, done func(standing) bool,
-) ([]control.UnitState, error) {
-	units := make([]unit, len(names))
-	var todo []string
+// wish is a word about one unit.
+type wish struct {
+	unit
+	word
+}
+
+// order has a word done to each name.
+func (o *ops) order(ctx context.Context, names []string, w word) ([]control.UnitState, error) {
+	wishes := make([]wish, len(names))
 	for i, name := range names {
 		u, err := o.unitOf(name)
 		if err != nil {
 			return nil, err
 		}
-		units[i] = u
-		if s := o.standing(u); !s.there || !wanted(o.loop.State().Desired, u) || !already(s) {
-			todo = append(todo, u.name)
-		}
+		wishes[i] = wish{u, w}
 	}
-	pass, err := o.give(ctx, word, todo)
+	return o.grant(ctx, wishes)
+}
+
+// grant changes the intents in one pass and waits until each wish is done. One
+// that already is as wanted is only waited for.
+func (o *ops) grant(ctx context.Context, wishes []wish) ([]control.UnitState, error) {
+	d := o.loop.State().Desired
+	todo := slices.DeleteFunc(slices.Clone(wishes), func(w wish) bool {
+		s := o.standing(w.unit)
+		return s.there && wanted(d, w.unit) && w.already(s)
+	})
+	pass, err := o.give(ctx, todo)
 	if err != nil {
 		return nil, stopping(err)
 	}
 	err = o.loop.Until(ctx, unitWait, func() bool {
-		return o.loop.State().Shown >= pass && !slices.ContainsFunc(units, func(u unit) bool { return !done(o.standing(u)) })
+		return o.loop.State().Shown >= pass && !slices.ContainsFunc(wishes, func(w wish) bool { return !w.done(o.standing(w.unit)) })
 	})
 	if err != nil {
 		return nil, stopping(err)
 	}
-	states := make([]control.UnitState, len(units))
-	for i, u := range units {
-		states[i] = o.standing(u).state
+	states := make([]control.UnitState, len(wishes))
+	for i, w := range wishes {
+		states[i] = o.standing(w.unit).state
 	}
 	return states, nil
 }
 
-// give passes a word about these names on, and returns the pass that took it,
-// 0 for none. An intent outlives the daemon as soon as its word is answered.
-func (o *ops) give(ctx context.Context, word func(reconcile.Intents, string) (reconcile.Intents, bool), names []string) (pass uint64, err error) {
-	if len(names) == 0 {
+// give passes wishes on, and returns the pass that took them, 0 for none. An
+// intent outlives the daemon as soon as its word is answered.
+func (o *ops) give(ctx context.Context, wishes []wish) (pass uint64, err error) {
+	if len(wishes) == 0 {
 		return 0, nil
 	}
 	passed, err := o.loop.Order(ctx, func(in reconcile.Intents) reconcile.Intents {
-		for _, name := range names {
-			in, _ = word(in, name)
+		for _, w := range wishes {
+			in, _ = w.tell(in, w.name)
 		}
 		return in
 	})

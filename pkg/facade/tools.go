@@ -207,12 +207,6 @@ func explain(err error) error {
 	return err
 }
 
-// Logged is the answer of harness_logs.
-type Logged struct {
-	Name  string               `json:"name"`
-	Lines control.List[string] `json:"lines"`
-}
-
 func logs(ctx context.Context, ops Ops, r request) (any, error) {
 	if _, err := ops.Describe(r.Name); err != nil {
 		return nil, err // an upstream's log is not a harness's
@@ -230,11 +224,7 @@ func logs(ctx context.Context, ops Ops, r request) (any, error) {
 		text = text[len(text)-maxBytes:]
 		text = text[bytes.IndexByte(text, '\n')+1:]
 	}
-	l := Logged{Name: r.Name}
-	for line := range strings.Lines(string(text)) {
-		l.Lines = append(l.Lines, strings.TrimRight(line, "\r\n"))
-	}
-	return l, nil
+	return control.NewLogged(r.Name, text), nil
 }
 
 // Rendered is the answer of harness_prompts for one prompt.

@@ -1,0 +1,64 @@
+package control
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// projectFile is what the file of a project is called.
+const projectFile = "harness.toml"
+
+// Above lists dir and the directories above it, nearest first, up to and with
+// home, or up to the root where dir is not under it. Both must be absolute and
+// clean.
+func Above(dir, home string) []string {
+	list := []string{dir}
+	for dir != home && dir != filepath.Dir(dir) {
+		dir = filepath.Dir(dir)
+		list = append(list, dir)
+	}
+	return list
+}
+
+// errNoProject is wrapped by what [FindProject] returns where there is none.
+var errNoProject = errors.New("no harness.toml of a project")
+
+// FindProject returns the nearest project file at or above dir, up to home, and
+// never the global one (section 2 of the contract). Links in dir are resolved,
+// so that a project has one path however it is reached.
+func FindProject(dir, home, global string) (string, error) {
+	real, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return "", fmt.Errorf("find the project's directory: %w", err)
+	}
+	if resolved, err := filepath.EvalSymlinks(home); err == nil {
+		home = resolved
+	}
+	own, ownErr := os.Stat(global)
+	for _, at := range Above(real, home) {
+		path := filepath.Join(at, projectFile)
+		info, err := os.Stat(path)
+		if err == nil && (ownErr != nil || !os.SameFile(own, info)) {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("%w at or above %s", errNoProject, real)
+}
+
+// ProjectAt returns the one of these projects that dir is in: the nearest. Its
+// file need not be there any more.
+func ProjectAt(list []Project, dir string) (Project, bool) {
+	if resolved, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = resolved
+	}
+	for _, at := range Above(dir, "") {
+		for _, p := range list {
+			if filepath.Dir(p.Path) == at {
+				return p, true
+			}
+		}
+	}
+	return Project{}, false
+}
