@@ -67,17 +67,25 @@ func geminiSystem(l Launch) (text []byte, system string, err error) {
 		}
 	}
 	system = l.abs(cmp.Or(l.Env[geminiVariable], geminiSettings))
+	// A path of the user's may be from an env_file: it is in no message.
+	named := geminiSettings
+	if l.Env[geminiVariable] != "" {
+		named = "the file of its own " + geminiVariable
+	}
 	text, err = l.ReadFile(system)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		text = []byte("{}\n")
 	case err != nil:
-		return nil, "", fmt.Errorf("read its system settings: %w", err)
+		if at, ok := errors.AsType[*fs.PathError](err); ok {
+			err = at.Err
+		}
+		return nil, "", fmt.Errorf("%s cannot be read: %w", named, err)
 	case l.RootOnly(system) && !l.RootOnly(l.Dir):
-		return nil, "", fmt.Errorf("version 0.61 would ignore %s for a copy in %s, which does not belong to root alone", system, l.Dir)
+		return nil, "", fmt.Errorf("version 0.61 would ignore %s for a copy in %s, which does not belong to root alone", named, l.Dir)
 	}
 	if text, err = geminiMerge(text, l.Bridge); err != nil {
-		return nil, "", fmt.Errorf("%s: %w", system, err)
+		return nil, "", fmt.Errorf("%s: %w", named, err)
 	}
 	return text, system, nil
 }

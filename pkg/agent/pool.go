@@ -49,9 +49,10 @@ type Options struct {
 	FindExe func(cmd string) (string, error)
 	// ReadFile reads an env_file, at each start (CFG-5).
 	ReadFile func(path string) ([]byte, error)
-	// Prepare says how a launch is spawned beyond its definition: wired to the
-	// endpoint, and with an identity (WHO-1, WHO-4).
-	Prepare func(l config.AgentLaunch, runID string) (Spawn, error)
+	// Prepare says how a launch, whose environment is env so far, is spawned
+	// beyond its definition: wired to the endpoint, and with an identity (WHO-1,
+	// WHO-4).
+	Prepare func(l config.AgentLaunch, runID string, env []string) (Spawn, error)
 	// Runs keeps what was run.
 	Runs   Recorder
 	Logger *slog.Logger
@@ -69,7 +70,7 @@ type Options struct {
 type Spawn struct {
 	// Args are all arguments of the command.
 	Args []string
-	// Env comes after the definition's own.
+	// Env is set over what the definition and env_file say.
 	Env map[string]string
 	// Bound is called with the process as soon as it is there, Ended when it has
 	// exited or never was.

@@ -99,7 +99,7 @@ func newHouse(t *testing.T) *house {
 			return []string{"PATH=/usr/bin:/bin", "A=daemon", "B=daemon", "C=daemon", "D=daemon", "HARNESS_MCP_TOKEN=of another", "TERM=dumb"}
 		},
 		FindExe: func(cmd string) (string, error) { return cmd, nil },
-		Prepare: func(l config.AgentLaunch, run string) (Spawn, error) {
+		Prepare: func(l config.AgentLaunch, run string, _ []string) (Spawn, error) {
 			x.mu.Lock()
 			x.bound[run] = 0
 			x.mu.Unlock()

@@ -197,14 +197,15 @@ func (u *unit) launch(l config.AgentLaunch) (*life, error) {
 		return nil, fmt.Errorf("record the run: %w", err)
 	}
 	l.Exe = exe
-	spawn, err := u.pool.opt.Prepare(l, run.ID())
+	env := Environment(u.pool.opt.Env(), file, l.Env)
+	spawn, err := u.pool.opt.Prepare(l, run.ID(), env)
 	if err != nil {
 		run.End(proc.Exit{Code: -1, At: time.Now()})
 		return nil, fmt.Errorf("wire to the endpoint: %w", err)
 	}
 	size := u.term.measure()
 	p, err := u.pool.opt.Host.Start(proc.Spec{
-		Path: exe, Argv0: l.Cmd, Args: spawn.Args, Env: environment(u.pool.opt.Env(), file, l.Env, spawn.Env), Dir: l.Workdir, Name: "harness." + u.name, TTY: &size,
+		Path: exe, Argv0: l.Cmd, Args: spawn.Args, Env: config.Environ(env, nil, spawn.Env), Dir: l.Workdir, Name: "harness." + u.name, TTY: &size,
 	})
 	if err != nil {
 		spawn.Ended()
@@ -216,12 +217,12 @@ func (u *unit) launch(l config.AgentLaunch) (*life, error) {
 	return &life{proc: p, spawn: spawn, run: run, read: make(chan struct{})}, nil
 }
 
-// environment is that of a child (LIF-8): the daemon's without HARNESS_*, then
-// what its definition sets, then its identity.
-func environment(base []string, file []config.EnvVar, env, identity map[string]string) []string {
+// Environment is that of a child before it is wired (LIF-8): the daemon's, base,
+// without HARNESS_*, then its env_file, then env of its definition.
+func Environment(base []string, file []config.EnvVar, env map[string]string) []string {
 	base = slices.DeleteFunc(slices.Clone(base), func(v string) bool { return strings.HasPrefix(v, "HARNESS_") })
 	base = config.Environ(base, nil, map[string]string{"TERM": "xterm-256color"})
-	return config.Environ(config.Environ(base, file, env), nil, identity)
+	return config.Environ(base, file, env)
 }
 
 // finish ends a life beside the loop, and says when nothing is left of it.

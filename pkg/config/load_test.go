@@ -183,8 +183,8 @@ func TestLoad_KnowsNoVariableAndNoHomeByDefault(t *testing.T) {
 func TestLoad_WarnsOnceOfWhatThisVersionDoesNotActOn(t *testing.T) {
 	_, warnings, faults := load(goodFile(t, "everything.toml"), config.Global)
 	want := config.Warnings{{
-		File: "/cfg/harness.toml", Line: 44, Key: "harness.reviewer.mcp_bridge",
-		Message: "this version checks adapter, env_pass and mcp_bridge but does not act on it yet",
+		File: "/cfg/harness.toml", Line: 47, Key: "harness.reviewer.env_pass",
+		Message: "this version checks env_pass but does not act on it yet",
 	}}
 	if diff := cmp.Diff(want, warnings); diff != "" || len(faults) > 0 {
 		t.Errorf("warnings (-want +got):\n%s\nfaults: %v", diff, faults)

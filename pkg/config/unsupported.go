@@ -26,7 +26,7 @@ func refused() map[string]func(Upstream) bool {
 func (l *loader) idle(cfg *Config) map[string][]place {
 	found := map[string][]place{}
 	for name := range cfg.Agents {
-		for _, key := range []string{"adapter", "mcp_bridge", "env_pass"} {
+		for _, key := range []string{"env_pass"} {
 			if at := place("").key("harness").key(name).key(key); l.written(at) {
 				found[key] = append(found[key], at)
 			}

@@ -52,25 +52,6 @@ type recorded struct{ *run.Run }
 // End implements [agent.Run].
 func (r recorded) End(e proc.Exit) { r.Run.End(e.At, e.Code, e.Signal) }
 
-// wiring says how a harness is spawned beyond its definition.
-type wiring struct {
-	ids    *identity.Store
-	socket string
-}
-
-// prepare gives a spawn its identity (WHO-1).
-func (w wiring) prepare(l config.AgentLaunch, runID string) (agent.Spawn, error) {
-	badge := w.ids.Begin(l.Name, runID)
-	return agent.Spawn{
-		Args: l.Args,
-		Env: map[string]string{
-			"HARNESS_NAME": l.Name, "HARNESS_SOCKET": w.socket, "HARNESS_RUN_ID": runID, "HARNESS_MCP_TOKEN": badge.Token().Reveal(),
-		},
-		Bound: func(pid int, start uint64) { badge.Bind(identity.Process{PID: pid, Start: start}) },
-		Ended: badge.End,
-	}, nil
-}
-
 // caller is one session's other end. Whose it is, and what that one may do, is
 // looked up at each request (WHO-2, WHO-3).
 type caller struct {

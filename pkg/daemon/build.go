@@ -33,6 +33,7 @@ type daemon struct {
 	pool    *upstream.Pool
 	agents  *agent.Pool
 	ids     *identity.Store
+	wiring  wiring
 	runs    *run.Store
 	loop    *reconcile.Loop
 	control *control.Server
@@ -48,6 +49,11 @@ func build(opt Options, state *stateDir, level *slog.LevelVar, log *slog.Logger)
 		opt: opt, log: log, limits: newLimits(defaults), saver: newSaver(state, log),
 		watcher: watch.New(watch.Options{Settle: defaults.Settle, Logger: log}), ids: &identity.Store{},
 	}
+	exe, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find the program of harness itself: %w", err)
+	}
+	d.wiring = wiring{d.ids, exe, opt.Paths.Socket, filepath.Join(state.path, "wired"), log}
 	d.runs = run.NewStore(filepath.Join(state.path, "runs"), d.limits.keepRuns, log)
 	logs, err := state.sub("logs")
 	if err != nil {
@@ -74,7 +80,7 @@ func build(opt Options, state *stateDir, level *slog.LevelVar, log *slog.Logger)
 	d.agents = agent.NewPool(agent.Options{
 		Host: d.host, LogDir: logs, Env: environment, ReadFile: ReadRegular, Logger: log, Server: defaults,
 		FindExe: func(cmd string) (string, error) { return upstream.FindExe(cmd, os.Getenv("PATH")) },
-		Prepare: wiring{d.ids, opt.Paths.Socket}.prepare, Runs: recorder{d.runs},
+		Prepare: d.wiring.prepare, Runs: recorder{d.runs},
 		Changed: func() { d.loop.Wake() }, Event: func(e agent.Event) {
 			tell(log, emit, turn{"harness", e.Name, string(e.State), e.PID, e.Message}, e.Name)
 		},

@@ -100,6 +100,7 @@ func (d *daemon) reap(ctx context.Context) error {
 	if n > 0 {
 		d.log.Warn("ended what an earlier daemon left behind", "processes", n)
 	}
+	d.wiring.clearAll()
 	return nil
 }
 
