@@ -161,7 +161,7 @@ var libraries = map[string]library{
 	"github.com/yuin/goldmark":         {[]string{"pkg/prompt"}, "the markdown parser under goldmark-meta"},
 	"github.com/yuin/goldmark-meta":    {[]string{"pkg/prompt"}, "front matter"},
 	"gopkg.in/yaml.v2":                 {[]string{"pkg/prompt"}, "the lines of front matter faults"},
-	"github.com/mark3labs/mcp-go":      {[]string{"pkg/broker", "pkg/facade"}, "handshake, own tools, prompts, completion and logging of a session; never the relay path"},
+	"github.com/mark3labs/mcp-go/mcp":  {[]string{"pkg/broker", "pkg/facade"}, "the protocol's types, for own tools and prompts; never the relay path"},
 	"github.com/thejerf/suture":        {[]string{"watch", "reconcile", "pkg/upstream", "pkg/agent", "pkg/broker", "pkg/control", "pkg/daemon"}, "supervision"},
 	"github.com/spf13/cobra":           {[]string{"cmd/harness"}, "verbs, flags, completion"},
 	"github.com/gofrs/flock":           {[]string{"pkg/daemon", "pkg/control"}, "one daemon per state directory"},

@@ -70,8 +70,8 @@ type Argument struct {
 type route struct {
 	up   Upstream
 	key  string
-	tool []byte // the upstream's own name as raw JSON
-	own  bool   // to a tool of the endpoint itself; the rest is empty then
+	tool []byte   // the upstream's own name as raw JSON
+	own  *OwnTool // a tool of the endpoint itself; the rest is empty then
 }
 
 // Catalog is one immutable, pre-rendered state of everything that callers of
@@ -83,7 +83,8 @@ type Catalog struct {
 	keys    map[string]Offer
 	prompts promptSet
 	tools   int
-	core    *core
+	// instructions are the upstreams' own, joined.
+	instructions string
 }
 
 // Tools returns how many tools the catalog lists.

@@ -19,7 +19,7 @@ func rawTool(name string) Tool {
 
 // view merges and returns what a caller that is nobody's sees.
 func view(offers []Offer, prompts []Prompt) (*Catalog, error) {
-	f, err := Merge(Content{Version: "v", Offers: offers, Prompts: prompts})
+	f, err := Merge(Content{Offers: offers, Prompts: prompts})
 	if err != nil {
 		return nil, err
 	}

@@ -15,12 +15,14 @@
 // of equal scopes. The scope is asked for at each request, so a right that was
 // taken away is gone at the next call.
 //
-// mark3labs/mcp-go serves what the endpoint itself answers: initialize, ping,
-// its own tools, prompts and logging levels. Each catalog has a core of its own,
-// built with the catalog and never changed afterwards: the library's own
-// registries notify on every call to them, also when nothing differs, and its
-// prompts are cleared before they are refilled. What a session sees is
-// therefore exactly one published catalog, never half of a plan (SHP-2).
+// What the endpoint itself answers (initialize, ping, its own tools, prompts and
+// logging levels) is answered here too, in the types of mark3labs/mcp-go/mcp and
+// without the server of that library. Everything listed is rendered with the
+// catalog and never changed afterwards, so what a session sees is exactly one
+// published catalog, never half of a plan (SHP-2); the library's registries
+// notify when nothing differs, and clear what they refill. Its server also
+// compiles JSON schemas as it is loaded, which costs more than the rest of the
+// start of a bridge (PRF-3).
 //
 // A session's edge is an interface ([Edge]), because what lies behind it is
 // meant to change: a socket today, the agent's own descriptors later.

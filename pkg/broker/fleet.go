@@ -15,12 +15,10 @@ import (
 
 // Content is everything there is to serve.
 type Content struct {
-	// Version is what initialize reports.
-	Version string
 	// Offers are those of the global file and of every project that is up.
 	Offers  []Offer
 	Prompts []Prompt
-	// Own are the endpoint's own tools.
+	// Own are the endpoint's own tools. They are shared and must not be written to.
 	Own []OwnTool
 }
 
@@ -29,11 +27,8 @@ type Content struct {
 type Fleet struct {
 	Warnings []string // what was left out or renamed, for the log
 
-	version string
-	own     []OwnTool
-	realms  map[string]*realm // by project; "" is the global one
-
-	views sync.Map // a scope's key → *Catalog
+	realms map[string]*realm // by project; "" is the global one
+	views  sync.Map          // a scope's key → *Catalog
 }
 
 // realm is what the callers of one project could see, or those of none: every
@@ -49,13 +44,12 @@ type entry struct {
 	name  string
 	raw   []byte
 	route route
-	write bool
 }
 
 // Merge builds the fleet of a content. It is pure: order in the content never
 // shows in the result.
 func Merge(c Content) (*Fleet, error) {
-	f := &Fleet{version: c.Version, own: c.Own, realms: map[string]*realm{"": {}}}
+	f := &Fleet{realms: map[string]*realm{"": {}}}
 	for _, o := range c.Offers {
 		f.realm(o.Project)
 	}
@@ -99,8 +93,7 @@ func (f *Fleet) fill(project string, c Content) error {
 		return err
 	}
 	r.prompts = gather(c.Prompts, project, warn)
-	var err error
-	if r.prompts.list, err = newCore(c.Version, "", r.prompts.named, nil).promptsList(); err != nil {
+	if err := r.prompts.render(); err != nil {
 		return fmt.Errorf("render the prompts: %w", err)
 	}
 	return nil
@@ -135,12 +128,13 @@ func (r *realm) name(own []OwnTool, warn func(project, text string)) error {
 		}
 		r.tools = append(r.tools, entry{name: name, raw: raw, route: route{up: o.Upstream, key: o.Key, tool: wire.AppendQuoted(nil, t.Name)}})
 	}
-	for _, t := range own {
+	for i := range own {
+		t := &own[i]
 		raw, err := plainJSON(t.Tool)
 		if err != nil {
 			return fmt.Errorf("render the tool %s: %w", t.Tool.Name, err)
 		}
-		r.tools = append(r.tools, entry{name: t.Tool.Name, raw: raw, route: route{own: true}, write: t.Write})
+		r.tools = append(r.tools, entry{name: t.Tool.Name, raw: raw, route: route{own: t}})
 	}
 	slices.SortFunc(r.tools, func(a, b entry) int { return cmp.Compare(a.name, b.name) })
 	return nil
@@ -157,43 +151,6 @@ func plainJSON(v any) ([]byte, error) {
 	return bytes.TrimSpace(b.Bytes()), nil
 }
 
-// promptSet is the prompts of one realm.
-type promptSet struct {
-	named   []*Prompt // by name
-	byName  map[string]*Prompt
-	exposed map[string]string // names by what the files are called
-	list    []byte
-}
-
-// gather names the prompts that are seen in a project. Where a global one has
-// the name of the project's own, that one is hidden (PRM-1).
-func gather(all []Prompt, project string, warn func(project, text string)) promptSet {
-	s := promptSet{byName: map[string]*Prompt{}, exposed: map[string]string{}}
-	var seen []Prompt
-	for _, p := range all {
-		if p.Project == "" || p.Project == project {
-			seen = append(seen, p)
-		}
-	}
-	slices.SortStableFunc(seen, func(a, b Prompt) int { return cmp.Compare(a.Project, b.Project) })
-	originals := make([]Original, len(seen))
-	for i, p := range seen {
-		originals[i] = Original{Name: p.Name}
-	}
-	for i, name := range ExposeAll(originals) {
-		p := seen[i]
-		if _, taken := s.byName[name]; taken {
-			warn(p.Project, fmt.Sprintf("prompt %q is offered twice", p.Name))
-			continue
-		}
-		s.exposed[p.Name], p.Name = name, name
-		s.byName[name] = &p
-		s.named = append(s.named, &p)
-	}
-	slices.SortFunc(s.named, func(a, b *Prompt) int { return cmp.Compare(a.Name, b.Name) })
-	return s
-}
-
 // View returns what a scope sees. A project that is not up has nothing of its
 // own.
 func (f *Fleet) View(s *Scope) *Catalog {
@@ -204,12 +161,12 @@ func (f *Fleet) View(s *Scope) *Catalog {
 	if !ok {
 		r = f.realms[""]
 	}
-	c, _ := f.views.LoadOrStore(s.key, r.view(f, s))
+	c, _ := f.views.LoadOrStore(s.key, r.view(s))
 	return c.(*Catalog)
 }
 
 // view makes the catalog of one scope.
-func (r *realm) view(f *Fleet, s *Scope) *Catalog {
+func (r *realm) view(s *Scope) *Catalog {
 	c := &Catalog{routes: map[string]route{}, keys: map[string]Offer{}, prompts: r.prompts}
 	var visible []Offer
 	for _, o := range r.offers {
@@ -220,11 +177,11 @@ func (r *realm) view(f *Fleet, s *Scope) *Catalog {
 	}
 	list := []byte(`{"tools":[`)
 	for _, t := range r.tools {
-		if _, there := c.keys[t.route.key]; !there && !t.route.own {
+		if _, there := c.keys[t.route.key]; !there && t.route.own == nil {
 			continue
 		}
 		c.routes[t.name] = t.route
-		if t.write && !s.Write {
+		if own := t.route.own; own != nil && own.Write && !s.Write {
 			continue // not listed, and refused by name (WHO-3)
 		}
 		if c.tools > 0 {
@@ -236,7 +193,7 @@ func (r *realm) view(f *Fleet, s *Scope) *Catalog {
 	c.lists[wire.Tools] = append(list, `]}`...)
 	c.lists[wire.Prompts] = r.prompts.list
 	c.lists[wire.Resources] = wire.Resources.EmptyList()
-	c.core = newCore(f.version, joinInstructions(visible, wire.MaxInstructions), r.prompts.named, f.own)
+	c.instructions = joinInstructions(visible, wire.MaxInstructions)
 	c.digest()
 	return c
 }

@@ -1,11 +1,11 @@
 package broker
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"sync"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -14,16 +14,15 @@ import (
 	"harness/pkg/wire"
 )
 
-// OwnTool is a tool of the endpoint itself. Its definition is served by the
-// protocol library.
+// OwnTool is a tool of the endpoint itself.
 type OwnTool struct {
 	Tool mcp.Tool
 	// Write marks one that changes something: it is listed to, and done for,
 	// callers with that right alone (WHO-3).
 	Write bool
-	// Handle does it. arguments is what the caller sent, nil for nothing. A
-	// [*wire.Error] reaches the caller as it is; any other error is internal.
-	// It must return soon after ctx ends.
+	// Handle does it. arguments is what the caller sent, an empty object for
+	// nothing. A [*wire.Error] reaches the caller as it is; any other error, and
+	// a panic, is internal. It must return soon after ctx ends.
 	Handle func(ctx context.Context, call *OwnCall, arguments json.RawMessage) (*mcp.CallToolResult, error)
 }
 
@@ -33,9 +32,8 @@ type OwnCall struct {
 	Scope *Scope
 
 	s      *session
-	name   string
+	tool   *OwnTool
 	cancel context.CancelFunc
-	failed error
 	then   []func()
 
 	mu       sync.Mutex
@@ -46,42 +44,50 @@ var _ Upstream = (*OwnCall)(nil)
 
 var errNoResult = errors.New("the tool gave no result")
 
-func newOwnCall(s *session, name string) *OwnCall {
-	return &OwnCall{Scope: s.who.Scope(), s: s, name: name}
+func newOwnCall(s *session, tool *OwnTool) *OwnCall {
+	return &OwnCall{Scope: s.who.Scope(), s: s, tool: tool}
 }
 
 // Then has f run once the answer is on its way to the caller, or nobody waits
 // for it any more. Only the handler may call it.
 func (c *OwnCall) Then(f func()) { c.then = append(c.then, f) }
 
-// ownCallKey is where the context of a handler has its *OwnCall.
-type ownCallKey struct{}
+// do has the tool handle its arguments, and returns the raw result.
+func (c *OwnCall) do(ctx context.Context, arguments json.RawMessage) (raw []byte, err error) {
+	if c.tool.Write && !c.Scope.Write {
+		return nil, c.denied()
+	}
+	var result *mcp.CallToolResult
+	if panicked := guard(func() { result, err = c.tool.Handle(ctx, c, arguments) }); panicked != nil {
+		return nil, panicked
+	}
+	if err == nil && result == nil {
+		err = errNoResult
+	}
+	if err != nil {
+		return nil, err
+	}
+	return plainJSON(result)
+}
 
-// handle is the library's side of a tool.
-func (t OwnTool) handle(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-	c, ok := ctx.Value(ownCallKey{}).(*OwnCall)
-	if !ok {
-		return nil, errors.New("a tool of the endpoint was called by nobody")
-	}
-	if t.Write && !c.Scope.Write {
-		c.failed = c.denied()
-		return &mcp.CallToolResult{}, nil
-	}
-	result, err := t.Handle(ctx, c, req.Params.RawArguments)
-	if err != nil || result == nil {
-		// The library would answer with a code of its own.
-		c.failed = cmp.Or(err, errNoResult)
-		return &mcp.CallToolResult{}, nil
-	}
-	return result, nil
+// guard runs f and returns its panic, if there is one: a call must never cost
+// the daemon.
+func guard(f func()) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("panic: %v\n%s", r, debug.Stack())
+		}
+	}()
+	f()
+	return nil
 }
 
 // denied says what a caller lacks, and where it would be granted.
 func (c *OwnCall) denied() *wire.Error {
 	if c.Scope.Harness == "" {
-		return wire.New(wire.PermissionDenied, c.name+" needs the write scope, and this session belongs to no harness")
+		return wire.New(wire.PermissionDenied, c.tool.Tool.Name+" needs the write scope, and this session belongs to no harness")
 	}
-	return wire.New(wire.PermissionDenied, fmt.Sprintf("%s needs the write scope; the owner grants it with mcp_allow = [\"read\", \"write\"] in [harness.%s]", c.name, c.Scope.Harness))
+	return wire.New(wire.PermissionDenied, fmt.Sprintf("%s needs the write scope; the owner grants it with mcp_allow = [\"read\", \"write\"] in [harness.%s]", c.tool.Tool.Name, c.Scope.Harness))
 }
 
 // Relay implements [Upstream]: it begins the call, beside the session.
@@ -90,41 +96,37 @@ func (c *OwnCall) Relay(call *jsonrpc.Call, line []byte, m *jsonrpc.Message, _ *
 		Arguments json.RawMessage `json:"arguments"`
 	}
 	if err := json.Unmarshal(orEmpty(m.Params.In(line)), &params); err != nil {
-		return wire.New(wire.InvalidArgument, c.name+": the params are no object")
+		return wire.New(wire.InvalidArgument, c.tool.Tool.Name+": the params are no object")
 	}
-	clean := append(wire.AppendQuoted([]byte(`{"name":`), c.name), `,"arguments":`...)
 	if len(params.Arguments) == 0 {
 		params.Arguments = json.RawMessage(`{}`)
 	}
-	clean = append(append(clean, params.Arguments...), '}')
-	ctx, cancel := context.WithCancel(context.WithValue(c.s.ctx, ownCallKey{}, c))
+	ctx, cancel := context.WithCancel(context.Background())
 	c.cancel = cancel
-	core := c.s.catalog().core
 	c.s.own.Go(func() {
 		defer cancel()
-		answer, err := core.handle(ctx, nil, call.ID, "tools/call", clean)
-		c.finish(call, answer, err)
+		result, err := c.do(ctx, params.Arguments)
+		c.finish(call, result, err)
 		for _, f := range c.then {
-			f()
+			if err := guard(f); err != nil {
+				c.s.explain(c.tool.Tool.Name, err)
+			}
 		}
 	})
 	return nil
 }
 
 // finish answers the call, unless it was taken back.
-func (c *OwnCall) finish(call *jsonrpc.Call, answer []byte, err error) {
+func (c *OwnCall) finish(call *jsonrpc.Call, result []byte, err error) {
 	if !c.claim() {
 		return
 	}
-	if c.failed != nil {
-		err = c.failed
-	}
 	if err != nil {
-		e := c.s.explain(c.name, err)
+		e := c.s.explain(c.tool.Tool.Name, err)
 		c.s.finish(call, func(b []byte) []byte { return wire.AppendToolError(b, call.ID, e) })
 		return
 	}
-	c.s.finish(call, func(b []byte) []byte { return append(b, answer...) })
+	c.s.finish(call, func(b []byte) []byte { return wire.AppendResult(b, call.ID, result) })
 }
 
 // Cancel implements [Upstream].

@@ -24,8 +24,8 @@ func (s *session) call(line []byte, m *jsonrpc.Message) {
 		s.toolError(id, e)
 		return
 	}
-	if r.own {
-		r.up = newOwnCall(s, name)
+	if r.own != nil {
+		r.up = newOwnCall(s, r.own)
 	}
 	f := &inflight{call: jsonrpc.NewCall(s, id, m.ProgressToken.In(line)), up: r.up}
 	f.call.Key, f.call.Tool = r.key, r.tool

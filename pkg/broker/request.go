@@ -22,7 +22,6 @@ func (s *session) request(line []byte, m *jsonrpc.Message) {
 		s.call(line, m)
 		return
 	}
-	c := s.catalog()
 	switch method {
 	case "initialize":
 		s.greet(line, m)
@@ -39,11 +38,11 @@ func (s *session) request(line []byte, m *jsonrpc.Message) {
 	case "resources/read", "resources/subscribe", "resources/unsubscribe":
 		s.fail(id, wire.ResourceNotFound, wire.New(wire.InvalidArgument, "no resource has that URI; list the resources"))
 	case "prompts/get":
-		s.prompt(c, line, m)
+		s.prompt(line, m)
 	case "ping":
-		s.answerByCore(c, id, method, nil)
+		s.result(id, []byte("{}"))
 	case "logging/setLevel":
-		s.setLevel(c, line, m)
+		s.setLevel(line, m)
 	default:
 		// server/discover among them: only handshake revisions are served, and
 		// whoever probes is told at once (MCP-0).
@@ -75,9 +74,9 @@ func (s *session) firstPage(line []byte, m *jsonrpc.Message) bool {
 	return true
 }
 
-// prompt checks the name and the arguments of a prompts/get, since the library
-// would answer with codes of its own (PRM-3), and lets the core render it.
-func (s *session) prompt(c *Catalog, line []byte, m *jsonrpc.Message) {
+// prompt checks the name and the arguments of a prompts/get (PRM-3), and renders
+// it.
+func (s *session) prompt(line []byte, m *jsonrpc.Message) {
 	id := m.ID.In(line)
 	var params struct {
 		Name      *string                    `json:"name"`
@@ -87,7 +86,7 @@ func (s *session) prompt(c *Catalog, line []byte, m *jsonrpc.Message) {
 		s.invalid(id, "prompts/get takes a name and an object of arguments")
 		return
 	}
-	p, ok := c.prompts.byName[*params.Name]
+	p, ok := s.catalog().prompts.byName[*params.Name]
 	if !ok {
 		s.invalid(id, fmt.Sprintf("unknown prompt %q", clip(*params.Name)))
 		return
@@ -109,20 +108,22 @@ func (s *session) prompt(c *Catalog, line []byte, m *jsonrpc.Message) {
 		}
 		given[a.Name] = text
 	}
-	if _, err := p.Render(given); err != nil {
+	text, err := p.Render(given)
+	if err != nil {
 		// The arguments are complete and strings, so it can only be too long.
 		s.fail(id, wire.InternalError, wire.New(wire.OutputLimit, fmt.Sprintf("prompt %q cannot be rendered: %v", p.Name, err)))
 		return
 	}
-	clean, err := json.Marshal(map[string]any{"name": p.Name, "arguments": given})
+	result, err := plainJSON(p.result(text))
 	if err != nil {
 		s.internal(id, "prompts/get", err)
 		return
 	}
-	s.answerByCore(c, id, "prompts/get", clean)
+	s.result(id, result)
 }
 
-func (s *session) setLevel(c *Catalog, line []byte, m *jsonrpc.Message) {
+// setLevel accepts a level. It changes nothing: the endpoint logs to no agent.
+func (s *session) setLevel(line []byte, m *jsonrpc.Message) {
 	var params struct {
 		Level string `json:"level"`
 	}
@@ -131,18 +132,7 @@ func (s *session) setLevel(c *Catalog, line []byte, m *jsonrpc.Message) {
 		s.invalid(m.ID.In(line), "logging/setLevel takes a level: "+strings.Join(levels, ", "))
 		return
 	}
-	clean := append(wire.AppendQuoted([]byte(`{"level":`), params.Level), '}')
-	s.answerByCore(c, m.ID.In(line), "logging/setLevel", clean)
-}
-
-// answerByCore lets the catalog's core answer.
-func (s *session) answerByCore(c *Catalog, id []byte, method string, params []byte) {
-	answer, err := c.core.handle(s.ctx, nil, id, method, params)
-	if err != nil {
-		s.internal(id, method, err)
-		return
-	}
-	s.reply(func(b []byte) []byte { return append(b, answer...) })
+	s.result(m.ID.In(line), []byte("{}"))
 }
 
 func (s *session) result(id, result []byte) {

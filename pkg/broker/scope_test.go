@@ -49,7 +49,8 @@ func ownTools(after chan string) []broker.OwnTool {
 		{Tool: mcp.NewTool("own_refuses"), Handle: func(context.Context, *broker.OwnCall, json.RawMessage) (*mcp.CallToolResult, error) {
 			return nil, wire.New(wire.UnknownHarness, "nobody is called that")
 		}},
-		{Tool: mcp.NewTool("own_panics"), Handle: func(context.Context, *broker.OwnCall, json.RawMessage) (*mcp.CallToolResult, error) {
+		{Tool: mcp.NewTool("own_panics"), Handle: func(_ context.Context, c *broker.OwnCall, _ json.RawMessage) (*mcp.CallToolResult, error) {
+			c.Then(func() { panic("not again") })
 			panic("oh no")
 		}},
 	}
@@ -114,7 +115,7 @@ func TestView_ShowsAScopeItsUpstreamsPromptsAndRights(t *testing.T) {
 		return broker.Offer{Key: key, Project: project, Upstream: up, Known: true, Tools: []broker.Tool{tool("t")}}
 	}
 	c := broker.Content{
-		Version: "test", Own: ownTools(nil)[:2],
+		Own:     ownTools(nil)[:2],
 		Offers:  []broker.Offer{offer("a", ""), offer("b-1", ""), offer("p", "shop"), offer("p", "mill"), offer("a", "mill"), {Key: "off", Stopped: true}},
 		Prompts: []broker.Prompt{{Name: "g"}, {Name: "own", Project: "shop"}, {Name: "g", Project: "shop"}},
 	}

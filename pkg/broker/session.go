@@ -1,7 +1,6 @@
 package broker
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -10,8 +9,6 @@ import (
 	"net"
 	"sync"
 	"time"
-
-	"github.com/mark3labs/mcp-go/server"
 
 	"harness/pkg/jsonrpc"
 	"harness/pkg/wire"
@@ -25,9 +22,7 @@ type session struct {
 	since time.Time
 	edge  Edge
 	who   Caller
-	own   sync.WaitGroup // calls of the endpoint's own tools
-	core  *coreSession
-	ctx   context.Context // carries the core session; not for cancellation
+	own   sync.WaitGroup  // calls of the endpoint's own tools
 	batch jsonrpc.Batch   // the reader goroutine's: what goes to upstreams
 	m     jsonrpc.Message // the reader goroutine's: of the line at hand
 
@@ -47,10 +42,7 @@ type inflight struct {
 }
 
 func newSession(b *Broker, id string, edge Edge, caller Caller) *session {
-	s := &session{b: b, id: id, since: time.Now(), edge: edge, who: caller, core: &coreSession{id: id}, calls: map[string]*inflight{}}
-	// Any core's WithContext stores the session alone, so it serves them all.
-	s.ctx = (*server.MCPServer)(nil).WithContext(context.Background(), s.core)
-	return s
+	return &session{b: b, id: id, since: time.Now(), edge: edge, who: caller, calls: map[string]*inflight{}}
 }
 
 func (s *session) describe() SessionInfo {
@@ -245,7 +237,7 @@ func (s *session) notification(line []byte, m *jsonrpc.Message) {
 	}
 }
 
-// greet answers initialize with the core of the catalog in force.
+// greet answers initialize with the instructions of the catalog in force.
 func (s *session) greet(line []byte, m *jsonrpc.Message) {
 	id := m.ID.In(line)
 	var asked struct {
@@ -262,10 +254,10 @@ func (s *session) greet(line []byte, m *jsonrpc.Message) {
 	}
 	// A client that does not say who it is is served all the same.
 	_ = json.Unmarshal(asked.ClientInfo, &client)
-	params := append([]byte(`{"capabilities":{},"clientInfo":{"name":"","version":""},"protocolVersion":`),
-		wire.AppendQuoted(nil, wire.Negotiate(asked.ProtocolVersion))...)
 	c := s.catalog()
-	s.answerByCore(c, id, "initialize", append(params, '}'))
+	s.reply(func(b []byte) []byte {
+		return wire.AppendInitialize(b, id, asked.ProtocolVersion, s.b.opt.Version, c.instructions)
+	})
 	s.mu.Lock()
 	s.greeted, s.client, s.told = true, client.Name, c.digests
 	s.mu.Unlock()

@@ -59,7 +59,7 @@ func build(opt Options, state *stateDir, level *slog.LevelVar, log *slog.Logger)
 	if err != nil {
 		return nil, err
 	}
-	empty, err := broker.Merge(broker.Content{Version: opt.Version})
+	empty, err := broker.Merge(broker.Content{})
 	if err != nil {
 		return nil, fmt.Errorf("make the first catalog: %w", err)
 	}
@@ -108,7 +108,7 @@ func (d *daemon) world(state *stateDir, level *slog.LevelVar, emit emitter) *wor
 	return &world{
 		loader: loader,
 		pool:   d.pool, agents: d.agents, broker: d.broker, merge: broker.Merge, save: d.saver.put, settle: d.watcher.SetSettle,
-		limits: d.limits, level: level, log: d.log, emit: emit, version: d.opt.Version,
+		limits: d.limits, level: level, log: d.log, emit: emit,
 	}
 }
 

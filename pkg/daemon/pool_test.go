@@ -228,7 +228,7 @@ type office struct {
 func newOffice(t *testing.T) *office {
 	t.Helper()
 	o := &office{desk: newDesk(t, nil), pool: &paperPool{all: map[string]upstream.Status{}}, agents: &paperAgents{all: map[string]agent.Status{}}, dirty: make(chan struct{}, 1)}
-	empty, err := broker.Merge(broker.Content{Version: "v1"})
+	empty, err := broker.Merge(broker.Content{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -238,7 +238,7 @@ func newOffice(t *testing.T) *office {
 	watcher := watch.New(watch.Options{})
 	o.world = &world{
 		loader: o.loader, pool: o.pool, agents: o.agents, broker: o.broker, merge: broker.Merge, limits: lim, settle: watcher.SetSettle,
-		save: func(name string, v any) { o.saved[name] = v }, level: new(slog.LevelVar), log: log, version: "v1",
+		save: func(name string, v any) { o.saved[name] = v }, level: new(slog.LevelVar), log: log,
 		emit: func(kind, name string, _ uint64, message string) {
 			o.mu.Lock()
 			defer o.mu.Unlock()

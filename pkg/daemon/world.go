@@ -53,7 +53,6 @@ type world struct {
 	log    *slog.Logger
 	emit   emitter
 
-	version   string
 	own       []broker.OwnTool             // the facade
 	published map[string][sha256.Size]byte // digests of the offers in the catalog, by key
 	odd       []string                     // the catalog's warnings
@@ -173,7 +172,7 @@ func (w *world) Publish(d *reconcile.Desired, generation uint64) bool {
 		w.broker.Refresh() // a harness may see another part of it
 		return true        // the catalog in force is this one
 	}
-	fleet, err := w.merge(broker.Content{Version: w.version, Offers: offers, Prompts: prompts(d.Prompts), Own: w.own})
+	fleet, err := w.merge(broker.Content{Offers: offers, Prompts: prompts(d.Prompts), Own: w.own})
 	if err != nil {
 		w.log.Error("catalog not published", "error", err)
 		return false

@@ -42,9 +42,9 @@ func (k Kind) ChangedMethod() string { return "notifications/" + k.String() + "/
 func (k Kind) EmptyList() []byte { return []byte(`{"` + k.String() + `":[]}`) }
 
 // AppendInitialize appends the answer, without a newline, to an initialize
-// request that asked for the revision asked, as the endpoint gives it while
-// no daemon is there: the same static part, no instructions (MCP-1).
-func AppendInitialize(dst, id []byte, asked, version string) []byte {
+// request that asked for the revision asked. While no daemon is there, there are
+// no instructions, and the rest is the same (MCP-1).
+func AppendInitialize(dst, id []byte, asked, version, instructions string) []byte {
 	dst = append(dst, `{"jsonrpc":"2.0","id":`...)
 	dst = append(dst, id...)
 	dst = append(dst, `,"result":{"protocolVersion":`...)
@@ -52,12 +52,15 @@ func AppendInitialize(dst, id []byte, asked, version string) []byte {
 	dst = append(dst, `,"capabilities":`...)
 	dst = append(dst, Capabilities...)
 	dst = append(dst, `,"serverInfo":{"name":"`+ServerName+`","version":`...)
-	dst = AppendQuoted(dst, version)
-	return append(dst, `}}}`...)
+	dst = append(AppendQuoted(dst, version), '}')
+	if instructions != "" {
+		dst = AppendQuoted(append(dst, `,"instructions":`...), instructions)
+	}
+	return append(dst, `}}`...)
 }
 
 // Capabilities is the raw JSON of what the endpoint announces in initialize
-// (MCP-0). The broker's core must render the same; a test there holds it to it.
+// (MCP-0).
 const Capabilities = `{"logging":{},"prompts":{"listChanged":true},"resources":{"listChanged":true},"tools":{"listChanged":true}}`
 
 // MaxInstructions is how many characters of joined instructions are sent to a
