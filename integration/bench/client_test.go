@@ -13,6 +13,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"harness/integration/bench/baseline"
 )
 
 // The notifications that tell of another list.
@@ -107,20 +109,20 @@ func (c *client) greet() error {
 // read hands out what arrives until nothing does any more, or something does
 // that nobody asked for.
 func (c *client) read(out io.Reader) error {
-	in := newIntake(out, clientBuffer)
+	in := baseline.NewIntake(out, clientBuffer)
 	for {
-		line, err := in.next()
+		line, err := in.Next()
 		if err != nil {
 			return err
 		}
-		from, to, ok := idOf(line)
+		from, to, ok := baseline.IDOf(line)
 		if !ok {
 			if err := c.notified(line); err != nil {
 				return err
 			}
 			continue
 		}
-		id, _ := number(line[from:to])
+		id, _ := baseline.Number(line[from:to])
 		l := &c.lanes[uint64(id)%uint64(len(c.lanes))]
 		if id == 0 || !l.awaited.CompareAndSwap(id, 0) {
 			return fmt.Errorf("nobody waits for this answer: %.200s", line)

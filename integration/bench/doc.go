@@ -1,11 +1,11 @@
 // Package bench measures the real harness binary: what it adds to a call, what
 // it weighs, how soon it follows an edit and how soon it is up.
 //
-// It owns the baselines that its figures are relative to: direct, a client and
-// a cheap MCP server with nothing in between; and floor, our own topology with
-// nothing in it but ids. It never judges time in a test: figures are compared
-// with their bounds in the table that a benchmark run prints, and a test run
-// only checks that every part works and every answer is right.
+// Its figures are relative to two baselines: direct, a client and a cheap MCP
+// server with nothing in between; and floor, our own topology with nothing in it
+// but ids. It never judges time in a test: figures are compared with their bounds
+// in the table that a benchmark run prints, and a test run only checks that every
+// part works and every answer is right.
 //
 // # Decisions
 //
@@ -14,12 +14,10 @@
 // the ratios of the rounds is what is reported: whatever slows a whole round
 // cancels.
 //
-// Everything that is not harness is this package's test binary, run again under
-// a role (echo-server, floor-daemon, floor-bridge, load), so that every process
-// of a run comes from one toolchain and one checkout. The floor shares no code
-// with the product: were it built on the product's reader, a slow reader would
-// slow both and show in no ratio.
+// What harness is compared with is a small program of its own (package baseline),
+// and the load is this package's test binary, run again, so that every process
+// of a run comes from one toolchain and one checkout.
 //
-// All of it is in test files: nothing else may depend on it, and the benchmark
+// The rest is in test files: nothing else may depend on it, and the benchmark
 // flags are those of `go test`.
 package bench

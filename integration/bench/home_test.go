@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +15,8 @@ import (
 	"time"
 
 	"harness/pkg/control"
+
+	"harness/integration/bench/baseline"
 )
 
 // home is a machine of its own for one daemon, and an environment that has
@@ -88,11 +89,12 @@ const server = "[server]\nsettle = \"50ms\"\n"
 // upstream is the table of one echo server. Further lines may follow it.
 func (h *home) upstream(key string, args ...string) string {
 	h.tb.Helper()
-	quoted := []string{`"echo-server"`}
-	for _, a := range args {
+	argv := direct(h.tb, args...)
+	var quoted []string
+	for _, a := range argv[1:] {
 		quoted = append(quoted, strconv.Quote(a))
 	}
-	return fmt.Sprintf("[mcp.%s]\ncmd = %q\nargs = [%s]\n", key, self(h.tb), strings.Join(quoted, ", "))
+	return fmt.Sprintf("[mcp.%s]\ncmd = %q\nargs = [%s]\n", key, argv[0], strings.Join(quoted, ", "))
 }
 
 // fleet is n upstreams named u000 and so on, a table each.
@@ -284,41 +286,5 @@ func agents(tb testing.TB, n int, env []string, argv ...string) []*client {
 // direct is the command of an echo server with nobody in between.
 func direct(tb testing.TB, args ...string) []string {
 	tb.Helper()
-	return append([]string{self(tb), "echo-server"}, args...)
-}
-
-// floorDaemon is a running floor over one echo server.
-type floorDaemon struct {
-	socket string
-	pid    int
-	bridge []string // the command of a client
-}
-
-// startFloor starts the floor's daemon and returns when it listens.
-func startFloor(tb testing.TB) *floorDaemon {
-	tb.Helper()
-	f := &floorDaemon{socket: filepath.Join(shortDir(tb), "s")}
-	f.bridge = []string{self(tb), "floor-bridge", f.socket}
-	cmd := exec.Command(self(tb), append([]string{"floor-daemon", f.socket}, direct(tb)...)...)
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		tb.Fatal(err)
-	}
-	f.pid = cmd.Process.Pid
-	tb.Cleanup(func() {
-		in.Close()
-		_ = cmd.Wait() // it ends with its input, and has nothing to say
-	})
-	(&daemon{home: &home{tb: tb}}).poll("the floor listens", func() bool {
-		conn, err := net.Dial("unix", f.socket)
-		if err == nil {
-			conn.Close()
-		}
-		return err == nil
-	})
-	return f
+	return against(tb, baseline.EchoServer, args...)
 }

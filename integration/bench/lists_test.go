@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"harness/integration/bench/baseline"
 )
 
 // BenchmarkLists measures what grows with the fleet: its config, its list of
@@ -87,7 +89,7 @@ func listTools(tb testing.TB, s scale) []figure {
 	var ours, theirs []float64
 	for range s.rounds * s.reps {
 		ours = append(ours, asking(tb, a, "tools/list", []byte("{}"), list))
-		theirs = append(theirs, asking(tb, b, "tools/call", blob, []byte(blobText(size))))
+		theirs = append(theirs, asking(tb, b, "tools/call", blob, []byte(baseline.BlobText(size))))
 	}
 	return []figure{
 		{

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"harness/integration/bench/baseline"
 )
 
 // job is what a load process is asked for: to keep every lane of every client
@@ -56,7 +58,11 @@ func load(tb testing.TB, j job) [][]outcome {
 	limit := time.Duration(j.Rounds*len(j.Contestants)) * j.Span
 	ctx, cancel := context.WithTimeout(context.Background(), 3*limit+2*patience)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, self(tb), "load")
+	self, err := os.Executable()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	cmd := exec.CommandContext(ctx, self, loadRole)
 	var stderr tail
 	cmd.Stdin, cmd.Stderr = bytes.NewReader(text), &stderr
 	out, err := cmd.Output()
@@ -71,7 +77,7 @@ func load(tb testing.TB, j job) [][]outcome {
 }
 
 // runLoad is the role "load": a job on stdin, the rounds on stdout.
-func runLoad([]string) error {
+func runLoad() error {
 	var j job
 	if err := json.NewDecoder(os.Stdin).Decode(&j); err != nil {
 		return err
@@ -250,7 +256,7 @@ func (w *worker) prepare() {
 	if w.blob && w.calls > 0 {
 		return
 	}
-	text := blobText(w.size)
+	text := baseline.BlobText(w.size)
 	arguments := fmt.Appendf(nil, `{"bytes":%d}`, w.size)
 	if !w.blob {
 		text = (strconv.Itoa(w.number) + "." + strconv.Itoa(w.calls) + " " + text)[:w.size]

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"harness/integration/bench/baseline"
 )
 
 // patience is how long anything is waited for that has no bound of its own. It
@@ -24,20 +26,25 @@ const patience = 30 * time.Second
 var run struct {
 	scale  scale
 	binary string  // measured instead of one built from this tree; "" for none
-	built  string  // the directory that one was built in; "" for none
+	built  string  // the directory of what was built; "" for nothing
 	load   float64 // of the machine before this process was any of it
 
 	mu    sync.Mutex
 	found []figure
 }
 
-// TestMain runs a role when it is asked for one. Otherwise it runs tests and
+// loadRole is what this binary can be besides a test.
+const loadRole = "load"
+
+// TestMain makes load when it is asked for that. Otherwise it runs tests and
 // benchmarks, and prints what the benchmarks found.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 {
-		if role := roles(os.Args[1]); role != nil {
-			os.Exit(play(role))
+	if len(os.Args) > 1 && os.Args[1] == loadRole {
+		if err := runLoad(); err != nil {
+			fmt.Fprintf(os.Stderr, "%s: %v\n", loadRole, err)
+			os.Exit(1)
 		}
+		return
 	}
 	// Under the race detector every process would wait a second at its end.
 	if err := os.Setenv("GORACE", "atexit_sleep_ms=0"); err != nil {
@@ -60,32 +67,19 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// roles is what this binary can be besides a test.
-func roles(name string) func(args []string) error {
-	return map[string]func([]string) error{
-		"echo-server":  runEcho,
-		"floor-daemon": runFloorDaemon,
-		"floor-bridge": runFloorBridge,
-		"load":         runLoad,
-	}[name]
-}
-
-func play(role func([]string) error) int {
-	if err := role(os.Args[2:]); err != nil {
-		fmt.Fprintf(os.Stderr, "%s: %v\n", os.Args[1], err)
-		return 1
-	}
-	return 0
-}
+// workshop makes the directory of what is built, once.
+var workshop = sync.OnceValues(func() (dir string, err error) {
+	run.built, err = os.MkdirTemp("", "hb")
+	return run.built, err
+})
 
 // build makes the harness of this tree, once, and returns its path. Only a
 // smoke test can be under the race detector, and then so is harness.
 var build = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "hb")
+	dir, err := workshop()
 	if err != nil {
 		return "", err
 	}
-	run.built = dir
 	path := filepath.Join(dir, "harness")
 	args := []string{"build", "-o", path}
 	if raceEnabled {
@@ -111,14 +105,23 @@ func harness(tb testing.TB) string {
 	return path
 }
 
-// self is the path of this test binary, which has all the other roles.
-func self(tb testing.TB) string {
+// buildBaseline makes the program of the baselines, once, and returns its path.
+var buildBaseline = sync.OnceValues(func() (string, error) {
+	dir, err := workshop()
+	if err != nil {
+		return "", err
+	}
+	return baseline.Build(dir)
+})
+
+// against is the command of a baseline.
+func against(tb testing.TB, role string, args ...string) []string {
 	tb.Helper()
-	path, err := os.Executable()
+	path, err := buildBaseline()
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return path
+	return append([]string{path, role}, args...)
 }
 
 // scale is how much is measured.

@@ -1,4 +1,4 @@
-package bench
+package baseline
 
 import (
 	"encoding/json"
@@ -18,7 +18,7 @@ const maxBlob = 8 << 20
 // server does, and does next to nothing else.
 //
 //	echo {text}    the text
-//	blob {bytes}   so many bytes of blobText
+//	blob {bytes}   so many bytes of BlobText
 //	pid            the process id
 //	crash          exit 3, without an answer
 //	announce       an answer, then notifications/tools/list_changed
@@ -45,9 +45,9 @@ type echoRequest struct {
 	}
 }
 
-// runEcho is the role "echo-server".
+// runEcho is the role [EchoServer].
 func runEcho(args []string) error {
-	flags := flag.NewFlagSet("echo-server", flag.ContinueOnError)
+	flags := flag.NewFlagSet(EchoServer, flag.ContinueOnError)
 	extra := flags.Int("tools", 0, "further tools to offer")
 	flags.String("mark", "", "ignored: makes one command line differ from another")
 	if err := flags.Parse(args); err != nil {
@@ -74,9 +74,9 @@ func toolList(extra int) []byte {
 // serve answers until its input ends. What arrived together is answered with
 // one write.
 func (s *echoServer) serve(src io.Reader) error {
-	in := newIntake(src, 64<<10)
+	in := NewIntake(src, 64<<10)
 	for {
-		line, err := in.next()
+		line, err := in.Next()
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
@@ -90,7 +90,7 @@ func (s *echoServer) serve(src io.Reader) error {
 		if r.ID != nil {
 			s.answer(&r)
 		}
-		if len(s.due) > 0 && !in.ready() {
+		if len(s.due) > 0 && !in.Ready() {
 			if _, err := s.out.Write(s.due); err != nil {
 				return err
 			}
@@ -132,7 +132,7 @@ func (s *echoServer) call(r *echoRequest) {
 	}
 	s.due = append(append(append(s.due, `,"result":`...), textResult(nil, text)...), "}\n"...)
 	if r.Params.Name == "announce" {
-		s.due = append(s.due, `{"jsonrpc":"2.0","method":"`+toolsChanged+`"}`+"\n"...)
+		s.due = append(s.due, `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`+"\n"...)
 	}
 }
 
@@ -140,7 +140,7 @@ func (s *echoServer) call(r *echoRequest) {
 func (s *echoServer) blob(n int) []byte {
 	n = max(0, min(n, maxBlob))
 	if s.blobs[n] == nil {
-		s.blobs[n] = strconv.AppendQuote(nil, blobText(n))
+		s.blobs[n] = strconv.AppendQuote(nil, BlobText(n))
 	}
 	return s.blobs[n]
 }
@@ -152,8 +152,8 @@ func textResult(dst, quoted []byte) []byte {
 	return append(append(dst, quoted...), `}]}`...)
 }
 
-// blobText is n bytes that nobody else would send.
-func blobText(n int) string {
+// BlobText is n bytes that nobody else would send.
+func BlobText(n int) string {
 	const pattern = "Sphinx of black quartz, judge my vow! "
 	return strings.Repeat(pattern, n/len(pattern)+1)[:n]
 }
