@@ -46,7 +46,7 @@ func newRoot(s streams, kill <-chan struct{}) *cobra.Command {
 		newDaemonCmd(g, kill), newStatusCmd(g), newReloadCmd(g), newValidateCmd(g), newInitCmd(g), newMCPCmd(),
 		newToolsCmd(g), newCallCmd(g), newPromptsCmd(g), newLogsCmd(g), newEventsCmd(g), newDemoCmd(),
 		newListCmd(g), newDescribeCmd(g), newAttachCmd(g),
-		newUpCmd(g), newDownCmd(g), newPsCmd(g), newProfilesCmd(g), newUseCmd(g),
+		newUpCmd(g), newDownCmd(g), newPsCmd(g), newProfilesCmd(g), newUseCmd(g), newDoctorCmd(g),
 		newUnitsCmd(g, "start", "Start harnesses and upstreams, and wait until they run"),
 		newUnitsCmd(g, "stop", "Stop harnesses and upstreams, and wait until they are stopped"),
 		newUnitsCmd(g, "restart", "Restart harnesses and upstreams, and wait until they run"),

@@ -107,6 +107,9 @@ func report(w io.Writer, err error) int {
 	case errors.Is(err, silentError{}):
 		return exitFailed
 	}
+	if u, ok := errors.AsType[unwell](err); ok {
+		return u.code // all of it was printed
+	}
 	message, code := err.Error(), exitFailed
 	if p, ok := errors.AsType[*control.Problem](err); ok && p.Hint != "" {
 		message += "; " + p.Hint

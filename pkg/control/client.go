@@ -125,6 +125,11 @@ func (c *Client) Profiles(ctx context.Context) ([]Profile, error) {
 	return list.Profiles, nil
 }
 
+// Checkup looks for what keeps things from working.
+func (c *Client) Checkup(ctx context.Context) (*Checkup, error) {
+	return fetch[Checkup](ctx, c, http.MethodGet, "/v1/checkup", nil)
+}
+
 // Use has the members of a profile run, and no other profile's.
 func (c *Client) Use(ctx context.Context, profile string) (*UseResult, error) {
 	return fetch[UseResult](ctx, c, http.MethodPost, "/v1/use", UseRequest{profile})

@@ -93,6 +93,11 @@ func (s *Server) profiles(w http.ResponseWriter, _ *http.Request) {
 	answer(w, ProfileList{Profiles: s.ops.Profiles()})
 }
 
+func (s *Server) checkup(w http.ResponseWriter, r *http.Request) {
+	checkup, err := s.ops.Checkup(r.Context())
+	reply(w, checkup, err)
+}
+
 func (s *Server) up(w http.ResponseWriter, r *http.Request) {
 	var req UpRequest
 	err := decode(w, r, &req)

@@ -43,6 +43,14 @@ func (f *fakeOps) Projects() []Project { return []Project{{Name: "shop", Path: "
 
 func (f *fakeOps) Profiles() []Profile { return []Profile{{Name: "day", Members: []string{"a"}}} }
 
+func (f *fakeOps) Checkup(context.Context) (*Checkup, error) {
+	c := &Checkup{}
+	c.Add("daemon", CheckOK, "runs", "")
+	c.Add("path", CheckFailure, "empty", "set it")
+	c.Add("watch", CheckWarning, "polling", "")
+	return c, nil
+}
+
 func (f *fakeOps) Use(_ context.Context, profile string) (*UseResult, error) {
 	return &UseResult{Profile: profile}, f.named("use", profile)
 }

@@ -47,6 +47,9 @@ func TestProjects_GoThereAndBack(t *testing.T) {
 	if list, err := c.Profiles(t.Context()); err != nil || cmp.Diff([]Profile{{Name: "day", Members: List[string]{"a"}}}, list) != "" {
 		t.Errorf("profiles: %+v, %v", list, err)
 	}
+	if c, err := c.Checkup(t.Context()); err != nil || c.Status != CheckFailure || len(c.Checks) != 3 || *c.Checks[1].Hint != "set it" || c.Checks[2].Hint != nil {
+		t.Errorf("checkup: %+v, %v", c, err)
+	}
 	if diff := cmp.Diff([]string{"up /shop/harness.toml ab", "down shop", "down no", "use day"}, asked); diff != "" {
 		t.Errorf("asked (-want +got):\n%s", diff)
 	}

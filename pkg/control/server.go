@@ -48,6 +48,8 @@ type Ops interface {
 	Down(ctx context.Context, project string) error
 	Projects() []Project
 	Profiles() []Profile
+	// Checkup looks for what keeps things from working.
+	Checkup(ctx context.Context) (*Checkup, error)
 	// Use enables the members of a profile, and disables those of other
 	// profiles that are not in it.
 	Use(ctx context.Context, profile string) (*UseResult, error)
@@ -171,6 +173,7 @@ func (s *Server) handler(alive context.Context) http.Handler {
 	mux.HandleFunc("POST /v1/up", s.up)
 	mux.HandleFunc("POST /v1/down", s.down)
 	mux.HandleFunc("GET /v1/profiles", s.profiles)
+	mux.HandleFunc("GET /v1/checkup", s.checkup)
 	mux.HandleFunc("POST /v1/use", s.use)
 	mux.HandleFunc("GET /v1/attach", func(w http.ResponseWriter, r *http.Request) { s.attach(alive, w, r) })
 	mux.HandleFunc("GET /v1/session", func(w http.ResponseWriter, r *http.Request) { s.session(alive, w, r) })

@@ -53,7 +53,7 @@ func build(opt Options, state *stateDir, level *slog.LevelVar, log *slog.Logger)
 	if err != nil {
 		return nil, fmt.Errorf("find the program of harness itself: %w", err)
 	}
-	d.wiring = wiring{d.ids, exe, opt.Paths.Socket, filepath.Join(state.path, "wired"), log}
+	d.wiring = wiring{d.ids, exe, opt.Paths.Socket, filepath.Join(state.path, wiredDir), log}
 	d.runs = run.NewStore(filepath.Join(state.path, "runs"), d.limits.keepRuns, log)
 	logs, err := state.sub("logs")
 	if err != nil {
@@ -89,7 +89,7 @@ func build(opt Options, state *stateDir, level *slog.LevelVar, log *slog.Logger)
 	d.loop = reconcile.NewLoop(world, d.watcher.Dirty(), state.loadFleet(opt.Paths.Config))
 	ops := &ops{
 		loop: d.loop, loader: world.loader, pool: d.pool, agents: d.agents, runs: d.runs, ids: d.ids, broker: d.broker, watcher: d.watcher, limits: d.limits, saved: d.saver.wait,
-		version: opt.Version, config: opt.Paths.Config, logs: logs, started: time.Now(),
+		paths: opt.Paths, wiring: d.wiring, version: opt.Version, config: opt.Paths.Config, logs: logs, started: time.Now(),
 	}
 	world.own = facade.Tools(ops)
 	d.control = control.NewServer(ops, control.Options{Version: opt.Version, Logger: log, UID: os.Getuid(), Events: hub})

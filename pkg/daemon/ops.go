@@ -35,6 +35,8 @@ type ops struct {
 	watcher *watch.Watcher
 	limits  *limits
 	saved   func(context.Context) // waits for the state files
+	paths   control.Paths
+	wiring  wiring
 	version string
 	config  string
 	logs    string // directory of the upstreams' logs

@@ -16,6 +16,9 @@ import (
 	"harness/pkg/identity"
 )
 
+// wiredDir is the directory, under the state's, of what wired agents read.
+const wiredDir = "wired"
+
 // wiring says how a harness is spawned beyond its definition.
 type wiring struct {
 	ids    *identity.Store
