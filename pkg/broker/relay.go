@@ -28,7 +28,7 @@ func (s *session) call(line []byte, m *jsonrpc.Message) {
 		r.up = newOwnCall(s, r.own)
 	}
 	f := &inflight{call: jsonrpc.NewCall(s, id, m.ProgressToken.In(line)), up: r.up}
-	f.call.Key, f.call.Tool = r.key, r.tool
+	f.call.Key, f.call.Method, f.call.Name = r.key, "tools/call", jsonrpc.Edit{At: m.Name, With: r.tool}
 	if !s.register(f) {
 		s.plain(id, wire.InvalidRequest, "invalid request: the id is that of a request still in flight")
 		return

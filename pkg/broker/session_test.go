@@ -51,7 +51,7 @@ func (f *fakeUpstream) Relay(c *jsonrpc.Call, line []byte, m *jsonrpc.Message, _
 		return f.refuse
 	}
 	f.open[c] = true
-	f.calls <- &relayed{c, string(jsonrpc.Splice(nil, line, jsonrpc.Edit{At: m.ID, With: []byte("77")}, jsonrpc.Edit{At: m.Name, With: c.Tool}))}
+	f.calls <- &relayed{c, string(jsonrpc.Splice(nil, line, jsonrpc.Edit{At: m.ID, With: []byte("77")}, c.Name))}
 	return nil
 }
 

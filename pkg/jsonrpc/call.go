@@ -9,9 +9,13 @@ type Call struct {
 	Owner Owner
 	ID    []byte // raw, as the agent spelled it
 	Token []byte // raw progress token as the agent spelled it, or nil
-	Tool  []byte // raw JSON, quotes included: the upstream's own name
-	Key   string // of the upstream
-	Relay any    // owned by the upstream's side
+	// Name is where the request names what it is about (a tool, a prompt, a
+	// resource), and the upstream's own name for that, raw JSON with quotes.
+	Name Edit
+	// Method is the request's; it decides what a failure looks like (MCP-7).
+	Method string
+	Key    string // of the upstream
+	Relay  any    // owned by the upstream's side
 
 	memory [48]byte // of ID and Token, if they fit
 }

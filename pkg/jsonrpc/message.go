@@ -25,10 +25,11 @@ type Message struct {
 	ID, Method, Params, Result, Error Span
 
 	// Inside params.
-	Name, Cursor, RequestID Span
-	ParamsToken             Span // params.progressToken, of notifications/progress
-	Meta                    Span // params._meta
-	ProgressToken           Span // params._meta.progressToken
+	Name, URI, Cursor, RequestID Span
+	Ref, RefName, RefURI         Span // params.ref and its name and uri, of completion/complete
+	ParamsToken                  Span // params.progressToken, of notifications/progress
+	Meta                         Span // params._meta
+	ProgressToken                Span // params._meta.progressToken
 
 	// Inside result.
 	IsError    bool // result.isError is literally true

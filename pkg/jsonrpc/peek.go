@@ -70,6 +70,7 @@ const (
 	inMessage
 	inParams
 	inParamsMeta
+	inParamsRef
 	inResult
 	inError
 )
@@ -157,6 +158,13 @@ func (m *Message) lookup(at place, key []byte) (*Span, place) {
 		if string(key) == "progressToken" {
 			return &m.ProgressToken, elsewhere
 		}
+	case inParamsRef:
+		switch string(key) {
+		case "name":
+			return &m.RefName, elsewhere
+		case "uri":
+			return &m.RefURI, elsewhere
+		}
 	case inResult:
 		switch string(key) {
 		case "isError":
@@ -194,6 +202,10 @@ func (m *Message) lookupParams(key []byte) (*Span, place) {
 	switch string(key) {
 	case "name":
 		return &m.Name, elsewhere
+	case "uri":
+		return &m.URI, elsewhere
+	case "ref":
+		return &m.Ref, inParamsRef
 	case "cursor":
 		return &m.Cursor, elsewhere
 	case "requestId":

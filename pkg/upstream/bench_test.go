@@ -155,7 +155,7 @@ func relayAll(b *testing.B, u *Unit, c *caller, line []byte, m *jsonrpc.Message,
 	for sent := 0; sent < b.N || open > 0; {
 		for ; open < inFlight && sent < b.N; open, sent = open+1, sent+1 {
 			call := jsonrpc.NewCall(c, m.ID.In(line), nil)
-			call.Tool, call.Key = tool, "up"
+			call.Name, call.Key = jsonrpc.Edit{At: m.Name, With: tool}, "up"
 			if e := u.Relay(call, line, m, &batch); e != nil {
 				b.Fatal(e)
 			}

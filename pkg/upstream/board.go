@@ -100,7 +100,7 @@ func (f *flushes) flush() {
 // fail nothing is registered.
 func (b *board) relay(c *jsonrpc.Call, line []byte, m *jsonrpc.Message, out *jsonrpc.Batch) (idle bool, e *wire.Error) {
 	// Once the lock is released c may be failed and used again by its owner.
-	tool := c.Tool
+	name := c.Name
 	b.mu.Lock()
 	to := b.route.conn
 	if to == nil {
@@ -113,7 +113,7 @@ func (b *board) relay(c *jsonrpc.Call, line []byte, m *jsonrpc.Message, out *jso
 	n := t.n
 	b.mu.Unlock()
 	dst := out.Append(to.out)
-	*dst = appendRequest(*dst, line, m, n, tool)
+	*dst = appendRequest(*dst, line, m, n, name)
 	return false, nil
 }
 
@@ -153,7 +153,7 @@ func (b *board) park(c *jsonrpc.Call, line []byte, m *jsonrpc.Message) (idle boo
 			"upstream "+b.key+" is still starting, and too many calls wait for it")
 	}
 	t := b.register(c)
-	t.line = appendRequest(nil, line, m, t.n, c.Tool)
+	t.line = appendRequest(nil, line, m, t.n, c.Name)
 	b.parked = append(b.parked, t.n)
 	b.parkedBytes += int64(len(t.line))
 	return b.route.idle, nil
@@ -161,14 +161,11 @@ func (b *board) park(c *jsonrpc.Call, line []byte, m *jsonrpc.Message) (idle boo
 
 // appendRequest appends an agent's line as the upstream gets it: with the
 // number n as its id and, where it has one, its progress token, and with the
-// tool's own name. Every other byte stays (MCP-3).
-func appendRequest(dst, line []byte, m *jsonrpc.Message, n uint64, tool []byte) []byte {
+// upstream's own name. Every other byte stays (MCP-3).
+func appendRequest(dst, line []byte, m *jsonrpc.Message, n uint64, name jsonrpc.Edit) []byte {
 	var digits [20]byte
 	id := strconv.AppendUint(digits[:0], n, 10)
-	edits := [3]jsonrpc.Edit{{At: m.ID, With: id}, {At: m.ProgressToken, With: id}}
-	if tool != nil {
-		edits[2] = jsonrpc.Edit{At: m.Name, With: tool}
-	}
+	edits := [3]jsonrpc.Edit{{At: m.ID, With: id}, {At: m.ProgressToken, With: id}, name}
 	return append(jsonrpc.Splice(dst, line, edits[:]...), '\n')
 }
 

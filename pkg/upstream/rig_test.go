@@ -212,7 +212,7 @@ func (a *agent) send(u *Unit, tool, params string, token []byte) *outcome {
 		panic(err)
 	}
 	c := jsonrpc.NewCall(a, []byte(id), token)
-	c.Tool, c.Key = []byte(fmt.Sprintf("%q", tool)), u.key
+	c.Name, c.Method, c.Key = jsonrpc.Edit{At: m.Name, With: fmt.Appendf(nil, "%q", tool)}, "tools/call", u.key
 	o := &outcome{call: c, done: make(chan struct{})}
 	a.mu.Lock()
 	a.calls[c] = o
