@@ -125,7 +125,7 @@ func (p *paperPool) SetLimits(s config.Server) { p.say("limits", s.StopGrace.Str
 func offer(names ...string) *upstream.Offer {
 	o := &upstream.Offer{Digest: sha256.Sum256([]byte(strings.Join(names, " ")))}
 	for _, name := range names {
-		o.Tools = append(o.Tools, upstream.Tool{Name: name, Raw: []byte(`{"name":"` + name + `"}`)})
+		o.Tools = append(o.Tools, upstream.Item{Name: name, Raw: []byte(`{"name":"` + name + `"}`)})
 	}
 	return o
 }

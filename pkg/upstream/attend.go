@@ -13,7 +13,7 @@ var (
 	errTimeout = errors.New("no answer")
 	errAlarm   = errors.New("alarm")
 	errIdle    = errors.New("no call is under way")
-	errChanged = errors.New("the list may have changed")
+	errChanged = errors.New("a list may have changed")
 
 	errExited  = &fatalError{"exited"}
 	errEOF     = &fatalError{"closed its output"}
@@ -65,7 +65,7 @@ func (l *life) ask(method string, params []byte, end time.Time) (reply, error) {
 	return r, err
 }
 
-// attend brings the process up and looks after its list until the life ends,
+// attend brings the process up and looks after its lists until the life ends,
 // and returns why it does.
 func (l *life) attend() error {
 	g, err := l.greet(l.launch.StartTimeout)
@@ -86,11 +86,11 @@ func (l *life) attend() error {
 	}
 }
 
-// offer lists the tools and reports the outcome to the unit. An error ends the
+// offer lists what there is and reports the outcome to the unit. An error ends the
 // life; a list that failed is tried again later, and what was offered before
 // stays (MCP-3a).
 func (l *life) offer(g greeting, p *pacer) error {
-	o, err := l.list(g, l.launch.StartTimeout)
+	o, err := l.survey(g, l.offered, l.launch.StartTimeout)
 	if _, over := errors.AsType[*fatalError](err); over {
 		return err
 	}
@@ -99,6 +99,7 @@ func (l *life) offer(g greeting, p *pacer) error {
 		l.unit.listing(l.id, nil, err.Error())
 		return nil
 	}
+	l.offered = o
 	l.unit.listing(l.id, o, "")
 	return nil
 }

@@ -25,7 +25,7 @@ type conn struct {
 	board *board
 	out   *jsonrpc.Writer
 	noise func(what string, line []byte)
-	// changed gets a signal for each tools/list_changed; capacity 1.
+	// changed gets a signal for each list_changed; capacity 1.
 	changed chan struct{}
 	// broken gets the reason why the process cannot be written to; capacity 1.
 	broken chan error
@@ -226,7 +226,7 @@ func (c *conn) notification(line []byte, m *jsonrpc.Message) jsonrpc.Owner {
 		if n, ok := number(m.ParamsToken.In(line)); ok {
 			return c.board.progress(c, n, line, m)
 		}
-	case `"notifications/tools/list_changed"`:
+	case `"notifications/tools/list_changed"`, `"notifications/prompts/list_changed"`, `"notifications/resources/list_changed"`:
 		notify(c.changed)
 	}
 	return nil

@@ -21,7 +21,8 @@ const maxPages = 1000
 type greeting struct {
 	instructions string
 	revision     string
-	tools        bool // it announced tools
+	announced    map[string]bool // the members that it has lists of
+	can          Can
 }
 
 // initializeParams returns the params of initialize (MCP-0): the newest
@@ -54,8 +55,14 @@ func parseGreeting(result []byte) (greeting, error) {
 	_ = json.Unmarshal(fields["protocolVersion"], &g.revision)
 	var capabilities map[string]json.RawMessage
 	_ = json.Unmarshal(fields["capabilities"], &capabilities)
-	tools, ok := capabilities["tools"]
-	g.tools = ok && string(tools) != "null"
+	has := func(name string) bool {
+		raw, ok := capabilities[name]
+		return ok && string(raw) != "null"
+	}
+	var resources map[string]json.RawMessage
+	_ = json.Unmarshal(capabilities["resources"], &resources)
+	g.announced = map[string]bool{"tools": has("tools"), "prompts": has("prompts"), "resources": has("resources"), "resourceTemplates": has("resources")}
+	g.can = Can{Complete: has("completions"), Subscribe: string(resources["subscribe"]) == "true", Log: has("logging"), Resources: has("resources")}
 	return g, nil
 }
 
@@ -88,7 +95,7 @@ func (l *life) greet(timeout time.Duration) (greeting, error) {
 	if err != nil {
 		return greeting{}, err
 	}
-	l.log().Debug("initialized", "revision", quoted(g.revision), "tools", g.tools)
+	l.log().Debug("initialized", "revision", quoted(g.revision))
 	l.conn.write([]byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`))
 	return g, nil
 }
@@ -111,61 +118,81 @@ func (l *life) discover(refusal string, end time.Time) error {
 		versions, refusal)
 }
 
-// list fetches all pages of the upstream's tools, each within timeout.
-func (l *life) list(g greeting, timeout time.Duration) (*Offer, error) {
-	list := toolList{}
-	if !g.tools {
-		return newOffer(nil, g.instructions), nil
+// survey fetches what the upstream offers, each page within timeout. The tools
+// are what counts: another list that cannot be had is that of earlier, or empty.
+func (l *life) survey(g greeting, earlier *Offer, timeout time.Duration) (*Offer, error) {
+	o := Offer{Instructions: g.instructions, Can: g.can}
+	for i, of := range lists() {
+		if !g.announced[of.member] {
+			continue
+		}
+		items, err := l.all(of, timeout)
+		if _, over := errors.AsType[*fatalError](err); over || err != nil && i == 0 {
+			return nil, err
+		}
+		if err != nil {
+			l.log().Warn("a list of an upstream is not to be had", "error", err)
+			if earlier != nil {
+				items = *of.in(earlier)
+			}
+		}
+		*of.in(&o) = items
 	}
+	return o.sealed(), nil
+}
+
+// all fetches all pages of one list.
+func (l *life) all(of list, timeout time.Duration) ([]Item, error) {
+	c := collected{list: of}
 	params, seen, size := []byte("{}"), map[string]bool{}, int64(0)
 	for range maxPages {
-		p, n, err := l.page(params, timeout)
+		p, n, err := l.page(of, params, timeout)
 		if err != nil {
 			return nil, err
 		}
-		list.add(p)
+		c.add(p.items)
 		size += int64(n)
 		switch {
 		case p.next == nil:
-			l.reportOdd(list.odd)
-			return newOffer(list.tools, g.instructions), nil
+			l.reportOdd(c.odd)
+			return c.items, nil
 		case seen[string(p.next)]:
-			return nil, errors.New("tools/list: a cursor came twice")
+			return nil, fmt.Errorf("%s: a cursor came twice", of.method)
 		case size > l.maxMessage:
-			return nil, errors.New("tools/list: the pages together are longer than max_message")
+			return nil, fmt.Errorf("%s: the pages together are longer than max_message", of.method)
 		}
 		seen[string(p.next)] = true
 		params = append(append([]byte(`{"cursor":`), p.next...), '}')
 	}
-	return nil, fmt.Errorf("tools/list: more than %d pages", maxPages)
+	return nil, fmt.Errorf("%s: more than %d pages", of.method, maxPages)
 }
 
 // page fetches one page and says how long its line was.
-func (l *life) page(params []byte, timeout time.Duration) (page, int, error) {
-	answer, err := l.ask("tools/list", params, time.Now().Add(timeout))
+func (l *life) page(of list, params []byte, timeout time.Duration) (page, int, error) {
+	answer, err := l.ask(of.method, params, time.Now().Add(timeout))
 	if errors.Is(err, errTimeout) {
-		return page{}, 0, fmt.Errorf("no answer to tools/list within %s", timeout)
+		return page{}, 0, fmt.Errorf("no answer to %s within %s", of.method, timeout)
 	}
 	if err != nil {
 		return page{}, 0, err
 	}
 	if message, refused := answer.refusal(); refused {
-		return page{}, 0, fmt.Errorf("tools/list was refused: %s", message)
+		return page{}, 0, fmt.Errorf("%s was refused: %s", of.method, message)
 	}
-	p, err := parsePage(answer.m.Result.In(answer.line))
+	p, err := of.parsePage(answer.m.Result.In(answer.line))
 	if err != nil {
-		return page{}, 0, fmt.Errorf("tools/list: %w", err)
+		return page{}, 0, fmt.Errorf("%s: %w", of.method, err)
 	}
 	return p, len(answer.line), nil
 }
 
-// reportOdd warns about the tools that were left out of a list.
+// reportOdd warns about what was left out of a list.
 func (l *life) reportOdd(odd []string) {
 	for i, why := range odd {
 		if i == 5 {
-			l.log().Warn("more tools were left out", "count", len(odd)-i)
+			l.log().Warn("more was left out", "count", len(odd)-i)
 			return
 		}
-		l.log().Warn("a tool was left out", "reason", quoted(why))
+		l.log().Warn("left out of a list", "reason", quoted(why))
 	}
 }

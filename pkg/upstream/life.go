@@ -39,7 +39,9 @@ type life struct {
 	conn   *conn
 	stdout *tail
 	isUp   bool
-	spent  bool // stdout was read to its end
+	// offered is what was listed last, nil before.
+	offered *Offer
+	spent   bool // stdout was read to its end
 
 	ended  chan struct{} // closed when all of stdout was delivered
 	quiet  chan struct{} // closed when all of stderr was

@@ -81,11 +81,11 @@ func lazy(cmd string) config.Launch {
 }
 
 func offerOf(names ...string) *Offer {
-	var tools []Tool
+	var tools []Item
 	for _, n := range names {
-		tools = append(tools, Tool{n, []byte(`{"name":"` + n + `"}`)})
+		tools = append(tools, Item{n, []byte(`{"name":"` + n + `"}`)})
 	}
-	return newOffer(tools, "")
+	return Offer{Tools: tools}.sealed()
 }
 
 // step is one change and what must follow from it.
@@ -110,7 +110,7 @@ func answers(id lifeID) func(*machine) {
 	return func(m *machine) { m.cameUp(id, time.Unix(1000, 0)) }
 }
 
-func lists(id lifeID) func(*machine) {
+func listing(id lifeID) func(*machine) {
 	return func(m *machine) { m.listing(id, offerOf("a"), "") }
 }
 func vanishes(id lifeID) func(*machine) { return func(m *machine) { m.vanished(id) } }
@@ -126,7 +126,7 @@ func TestMachine_FollowsTheLifecycle(t *testing.T) {
 		{"a crash restarts after the delay, and not before its group is gone", []step{
 			{"start", start(definition("a")), 0, "spawn 1 a", Starting},
 			{"answers", answers(1), 0, "", Running},
-			{"lists", lists(1), 0, "save a", Running},
+			{"lists", listing(1), 0, "save a", Running},
 			{"exits", exits(1), 0, "", Restarting},
 			{"delay passes", nil, time.Second, "", Restarting},
 			{"group gone", vanishes(1), 0, "spawn 2 a", Starting},
@@ -138,7 +138,7 @@ func TestMachine_FollowsTheLifecycle(t *testing.T) {
 			{"swap", swap(definition("b")), 0, "spawn 2 b", Running},
 			{"answers", answers(2), 0, "", Running},
 			{"not listed yet", promote, 0, "", Running},
-			{"lists", lists(2), 0, "", Running},
+			{"lists", listing(2), 0, "", Running},
 			{"promote", promote, 0, "retire 1 within 10m0s, save b", Running},
 			{"old gone", vanishes(1), 0, "", Running},
 		}},
@@ -147,20 +147,20 @@ func TestMachine_FollowsTheLifecycle(t *testing.T) {
 			{"exits", exits(1), 0, "", Restarting},
 			{"swap", swap(definition("b")), 0, "spawn 2 b", Restarting},
 			{"answers", answers(2), 0, "", Restarting},
-			{"lists", lists(2), 0, "save b", Running},
+			{"lists", listing(2), 0, "save b", Running},
 		}},
 		{"a swap of what is still starting takes over by itself", []step{
 			{"start", start(definition("a")), 0, "spawn 1 a", Starting},
 			{"swap", swap(definition("b")), 0, "spawn 2 b", Starting},
 			{"answers", answers(2), 0, "", Starting},
-			{"lists", lists(2), 0, "retire 1 within 10m0s, save b", Running},
+			{"lists", listing(2), 0, "retire 1 within 10m0s, save b", Running},
 		}},
 		{"a process that dies while its successor is ready is succeeded", []step{
 			{"start", start(definition("a")), 0, "spawn 1 a", Starting},
 			{"answers", answers(1), 0, "", Running},
 			{"swap", swap(definition("b")), 0, "spawn 2 b", Running},
 			{"answers", answers(2), 0, "", Running},
-			{"lists", lists(2), 0, "", Running},
+			{"lists", listing(2), 0, "", Running},
 			{"exits", exits(1), 0, "save b", Running},
 		}},
 		{"a candidate that fails is tried again and changes nothing", []step{
@@ -184,7 +184,7 @@ func TestMachine_FollowsTheLifecycle(t *testing.T) {
 			{"answers", answers(1), 0, "", Running},
 			{"swap", swap(definition("b")), 0, "spawn 2 b", Running},
 			{"swap back", swap(definition("a")), 0, "retire 2 within 0s", Running},
-			{"late answer", lists(2), 0, "", Running},
+			{"late answer", listing(2), 0, "", Running},
 			{"nothing to promote", promote, 0, "", Running},
 		}},
 		{"a cancelled swap ends its process", []step{
@@ -249,7 +249,7 @@ func TestMachine_FollowsTheLifecycle(t *testing.T) {
 			{"too early", update(found("a", "/bin/a")), 0, "", Starting},
 			{"answers", answers(1), 0, "", Running},
 			{"nothing to keep yet", update(found("b", "/bin/a")), 0, "", Running},
-			{"lists", lists(1), 0, "save b", Running},
+			{"lists", listing(1), 0, "save b", Running},
 			{"same word", update(found("b", "/bin/a")), 0, "", Running},
 			{"another word", update(found("/bin/a", "/bin/a")), 0, "save /bin/a", Running},
 			{"another program", update(found("c", "/bin/c")), 0, "", Running},
@@ -261,7 +261,7 @@ func TestMachine_FollowsTheLifecycle(t *testing.T) {
 		{"what a predecessor offered is not kept as its successor's", []step{
 			{"start", start(found("a", "/bin/a")), 0, "spawn 1 a", Starting},
 			{"answers", answers(1), 0, "", Running},
-			{"lists", lists(1), 0, "save a", Running},
+			{"lists", listing(1), 0, "save a", Running},
 			{"replace", replace(found("b", "/bin/b")), 0, "retire 1 within 5s", Stopping},
 			{"another word", update(found("/bin/b", "/bin/b")), 0, "", Stopping},
 			{"gone", vanishes(1), 0, "spawn 2 /bin/b", Starting},
@@ -347,7 +347,7 @@ func TestMachine_RoutesCallsAndLetsThemWait(t *testing.T) {
 		{"both are down", []func(*machine){start(definition("a")), exits(1), swap(definition("b")), exits(2)}, to{}},
 		{"replaced", []func(*machine){start(definition("a")), answers(1), replace(definition("b"))}, to{0, true}},
 		{"stopped", []func(*machine){start(definition("a")), answers(1), stop}, to{}},
-		{"promoted", []func(*machine){start(definition("a")), answers(1), swap(definition("b")), answers(2), lists(2), promote}, to{2, false}},
+		{"promoted", []func(*machine){start(definition("a")), answers(1), swap(definition("b")), answers(2), listing(2), promote}, to{2, false}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b := newBench()
@@ -366,7 +366,7 @@ func TestMachine_KeepsItsOfferWhileItIsDown(t *testing.T) {
 	b := newBench()
 	b.do(start(definition("a")))
 	b.do(answers(1))
-	b.do(lists(1))
+	b.do(listing(1))
 	for _, change := range []func(*machine){
 		func(m *machine) { m.exited(1, b.now, 0, "x") }, vanishes(1), kick, replace(definition("b")),
 	} {

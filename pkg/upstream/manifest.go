@@ -37,7 +37,7 @@ func definitionDigest(l config.Launch) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// manifest returns the kept form of o. The tools are in it as they were sent:
+// manifest returns the kept form of o. What it lists is in it as they were sent:
 // encoding/json would compact and escape them.
 func manifest(l config.Launch, o *Offer) []byte {
 	dst := append([]byte(nil), `{"schema":"`+manifestSchema+`","key":`...)
@@ -47,15 +47,21 @@ func manifest(l config.Launch, o *Offer) []byte {
 	dst = hex.AppendEncode(dst, o.Digest[:])
 	dst = append(dst, `","instructions":`...)
 	dst = wire.AppendQuoted(dst, o.Instructions)
-	dst = append(dst, `,"tools":[`...)
-	for i, t := range o.Tools {
-		if i > 0 {
-			dst = append(dst, ',')
+	// Bools always marshal.
+	can, _ := json.Marshal(o.Can)
+	dst = append(append(dst, `,"can":`...), can...)
+	for _, l := range lists() {
+		dst = append(append(dst, `,"`+l.member...), `":[`...)
+		for i, item := range *l.in(o) {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = append(dst, '\n')
+			dst = append(dst, item.Raw...)
 		}
-		dst = append(dst, '\n')
-		dst = append(dst, t.Raw...)
+		dst = append(dst, "\n]"...)
 	}
-	return append(dst, "\n]}\n"...)
+	return append(dst, "}\n"...)
 }
 
 // parseManifest returns the offer kept in data if it is the one of l, or nil
@@ -64,17 +70,28 @@ func manifest(l config.Launch, o *Offer) []byte {
 func parseManifest(data []byte, l config.Launch) (*Offer, error) {
 	var m struct {
 		Schema, Key, Definition, SHA256, Instructions string
-		Tools                                         []json.RawMessage
+		Can                                           Can
 	}
-	if err := json.Unmarshal(data, &m); err != nil {
+	var kept map[string]json.RawMessage
+	if err := errors.Join(json.Unmarshal(data, &m), json.Unmarshal(data, &kept)); err != nil {
 		return nil, fmt.Errorf("manifest: %w", err)
 	}
 	if m.Schema != manifestSchema || m.Key != l.Key {
 		return nil, errors.New("manifest: not a kept list of this upstream")
 	}
-	list := toolList{}
-	list.add(page{tools: m.Tools})
-	o := newOffer(list.tools, m.Instructions)
+	unsealed := Offer{Instructions: m.Instructions, Can: m.Can}
+	for _, l := range lists() {
+		var items []json.RawMessage
+		if raw, there := kept[l.member]; there {
+			if err := json.Unmarshal(raw, &items); err != nil {
+				return nil, fmt.Errorf("manifest: %s: %w", l.member, err)
+			}
+		}
+		c := collected{list: l}
+		c.add(items)
+		*l.in(&unsealed) = c.items
+	}
+	o := unsealed.sealed()
 	if hex.EncodeToString(o.Digest[:]) != m.SHA256 {
 		return nil, errors.New("manifest: content does not match its digest")
 	}

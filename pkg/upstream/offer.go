@@ -8,21 +8,32 @@ import (
 	"fmt"
 )
 
-// Tool is one tool as its server described it.
-type Tool struct {
-	// Name is the server's own name for it, decoded.
+// Item is one thing that a server lists, as it described it.
+type Item struct {
+	// Name is the server's own name for it, decoded: the name of a tool or a
+	// prompt, the uri of a resource, the uriTemplate of a template.
 	Name string
-	// Raw is the tool object byte for byte (MCP-3). It is shared and must not
-	// be written to.
+	// Raw is the object byte for byte (MCP-3). It is shared and must not be
+	// written to.
 	Raw []byte
+}
+
+// Can is what a server announced beside lists.
+type Can struct {
+	Complete  bool `json:"complete,omitempty"`  // completion/complete
+	Subscribe bool `json:"subscribe,omitempty"` // resources/subscribe
+	Log       bool `json:"log,omitempty"`       // logging/setLevel
+	Resources bool `json:"resources,omitempty"` // resources at all, listed or not
 }
 
 // Offer is what one upstream has for sessions. It is immutable.
 type Offer struct {
-	// Tools are in the server's own order, names unique.
-	Tools []Tool
+	// Each list is in the server's own order, names unique.
+	Tools, Prompts, Resources, Templates []Item
 	// Instructions are the server's, "" for none.
 	Instructions string
+	// Can is what else it does.
+	Can Can
 	// Kept is true for the last known list of an upstream that has not come
 	// up yet (MCP-3a), false for what the process itself said.
 	Kept bool
@@ -30,9 +41,27 @@ type Offer struct {
 	Digest [sha256.Size]byte
 }
 
-// newOffer returns the offer of tools and instructions with its digest.
-func newOffer(tools []Tool, instructions string) *Offer {
-	o := &Offer{Tools: tools, Instructions: instructions}
+// list is one of the lists that a server may have.
+type list struct {
+	method string // lists it, in pages
+	member string // of the result
+	name   string // the key that names an item
+	noun   string // one item, for messages
+	in     func(*Offer) *[]Item
+}
+
+// lists are all of them.
+func lists() []list {
+	return []list{
+		{"tools/list", "tools", "name", "tool", func(o *Offer) *[]Item { return &o.Tools }},
+		{"prompts/list", "prompts", "name", "prompt", func(o *Offer) *[]Item { return &o.Prompts }},
+		{"resources/list", "resources", "uri", "resource", func(o *Offer) *[]Item { return &o.Resources }},
+		{"resources/templates/list", "resourceTemplates", "uriTemplate", "template", func(o *Offer) *[]Item { return &o.Templates }},
+	}
+}
+
+// sealed returns o with its digest.
+func (o Offer) sealed() *Offer {
 	h := sha256.New()
 	part := func(b []byte) {
 		var size [8]byte
@@ -40,12 +69,17 @@ func newOffer(tools []Tool, instructions string) *Offer {
 		h.Write(size[:])
 		h.Write(b)
 	}
-	part([]byte(instructions))
-	for _, t := range tools {
-		part(t.Raw)
+	part([]byte(o.Instructions))
+	part(fmt.Append(nil, o.Can))
+	for _, l := range lists() {
+		items := *l.in(&o)
+		part(fmt.Append(nil, len(items)))
+		for _, item := range items {
+			part(item.Raw)
+		}
 	}
 	h.Sum(o.Digest[:0])
-	return o
+	return &o
 }
 
 // kept returns o as an offer that outlived its process.
@@ -66,25 +100,25 @@ func sameContent(a, b *Offer) bool {
 	return a.Digest == b.Digest
 }
 
-// page is one answer to tools/list. Keys are matched exactly, which a struct
+// page is one answer to a list method. Keys are matched exactly, which a struct
 // with tags would not do.
 type page struct {
-	tools []json.RawMessage
+	items []json.RawMessage
 	// next is the raw cursor of the page after, nil on the last one. A cursor
 	// may well be the empty string.
 	next json.RawMessage
 }
 
-// parsePage takes the result of tools/list apart. The bytes of each tool stay
-// as they are.
-func parsePage(result []byte) (page, error) {
+// parsePage takes the result of a list method apart. The bytes of each item
+// stay as they are.
+func (l list) parsePage(result []byte) (page, error) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(result, &fields); err != nil {
 		return page{}, fmt.Errorf("result: %w", err)
 	}
 	var p page
-	if err := json.Unmarshal(fields["tools"], &p.tools); err != nil {
-		return page{}, errors.New("result has no list of tools")
+	if err := json.Unmarshal(fields[l.member], &p.items); err != nil {
+		return page{}, fmt.Errorf("result has no list of %ss", l.noun)
 	}
 	var next *string
 	if raw, ok := fields["nextCursor"]; ok {
@@ -98,41 +132,42 @@ func parsePage(result []byte) (page, error) {
 	return p, nil
 }
 
-// toolList collects the pages of one listing.
-type toolList struct {
-	tools []Tool
+// collected are the pages of one listing.
+type collected struct {
+	list
+	items []Item
 	names map[string]bool
-	odd   []string // why tools were left out
+	odd   []string // why items were left out
 }
 
-// add appends the tools of one page. A tool that is no object or has no name
-// is left out, and its neighbours are not (MCP-2, MCP-3a).
-func (l *toolList) add(p page) {
-	if l.names == nil {
-		l.names = map[string]bool{}
+// add appends the items of one page. One that is no object or has no name is
+// left out, and its neighbours are not (MCP-2, MCP-3a).
+func (c *collected) add(items []json.RawMessage) {
+	if c.names == nil {
+		c.names = map[string]bool{}
 	}
-	for _, raw := range p.tools {
-		name, err := toolName(raw)
+	for _, raw := range items {
+		name, err := c.nameOf(raw)
 		switch {
 		case err != nil:
-			l.odd = append(l.odd, err.Error())
-		case l.names[name]:
-			l.odd = append(l.odd, fmt.Sprintf("tool %q is listed twice", name))
+			c.odd = append(c.odd, err.Error())
+		case c.names[name]:
+			c.odd = append(c.odd, fmt.Sprintf("%s %q is listed twice", c.noun, name))
 		default:
-			l.names[name] = true
-			l.tools = append(l.tools, Tool{Name: name, Raw: raw})
+			c.names[name] = true
+			c.items = append(c.items, Item{Name: name, Raw: raw})
 		}
 	}
 }
 
-func toolName(raw []byte) (string, error) {
+func (l list) nameOf(raw []byte) (string, error) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &fields); err != nil || fields == nil {
-		return "", errors.New("a tool is not an object")
+		return "", fmt.Errorf("a %s is not an object", l.noun)
 	}
 	var name *string
-	if err := json.Unmarshal(fields["name"], &name); err != nil || name == nil || *name == "" {
-		return "", errors.New("a tool has no name")
+	if err := json.Unmarshal(fields[l.name], &name); err != nil || name == nil || *name == "" {
+		return "", fmt.Errorf("a %s has no %s", l.noun, l.name)
 	}
 	return *name, nil
 }

@@ -192,8 +192,8 @@ func TestThrottle_LetsABurstThroughThenATrickle(t *testing.T) {
 
 func TestParsePage_KeepsToolsByteForByte(t *testing.T) {
 	tool := `{ "name":"a" , "x":1e400,"\u006eame2":9007199254740993}`
-	p, err := parsePage([]byte(`{"Tools":[],"tools":[ ` + tool + ` ],"nextCursor":""}`))
-	if err != nil || len(p.tools) != 1 || string(p.tools[0]) != tool || string(p.next) != `""` {
+	p, err := lists()[0].parsePage([]byte(`{"Tools":[],"tools":[ ` + tool + ` ],"nextCursor":""}`))
+	if err != nil || len(p.items) != 1 || string(p.items[0]) != tool || string(p.next) != `""` {
 		t.Errorf("page: %q, %v", p, err)
 	}
 	for text, want := range map[string]string{
@@ -204,7 +204,7 @@ func TestParsePage_KeepsToolsByteForByte(t *testing.T) {
 		`{}`:                             "no list of tools",
 		`[]`:                             "result",
 	} {
-		_, err := parsePage([]byte(text))
+		_, err := lists()[0].parsePage([]byte(text))
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", text, err)
 		}
@@ -212,13 +212,13 @@ func TestParsePage_KeepsToolsByteForByte(t *testing.T) {
 }
 
 func TestToolList_LeavesOutWhatHasNoNameAndKeepsItsNeighbours(t *testing.T) {
-	p, err := parsePage([]byte(`{"tools":[{"name":"a"},7,{},{"name":1},{"name":""},null,{"Name":"x"},{"name":"a","again":1},{"name":"b\u00fc"}]}`))
+	p, err := lists()[0].parsePage([]byte(`{"tools":[{"name":"a"},7,{},{"name":1},{"name":""},null,{"Name":"x"},{"name":"a","again":1},{"name":"b\u00fc"}]}`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var l toolList
-	l.add(p)
-	if got := tools(newOffer(l.tools, "")); got != "a bü" || len(l.odd) != 7 {
+	l := collected{list: lists()[0]}
+	l.add(p.items)
+	if got := tools(&Offer{Tools: l.items}); got != "a bü" || len(l.odd) != 7 {
 		t.Errorf("tools: %s, left out: %q", got, l.odd)
 	}
 }
@@ -230,8 +230,10 @@ func TestOffer_DigestTellsContentAndNothingElse(t *testing.T) {
 	}
 	for name, b := range map[string]*Offer{
 		"order": offerOf("y", "x"), "fewer": offerOf("x"), "none": nil,
-		"instructions": newOffer(a.Tools, "words"),
-		"boundaries":   newOffer([]Tool{{"x", []byte(`{"name":"x"}{"name":"y"}`)}}, ""),
+		"instructions": Offer{Tools: a.Tools, Instructions: "words"}.sealed(),
+		"another list": Offer{Prompts: a.Tools}.sealed(),
+		"what it can":  Offer{Tools: a.Tools, Can: Can{Log: true}}.sealed(),
+		"boundaries":   Offer{Tools: []Item{{"x", []byte(`{"name":"x"}{"name":"y"}`)}}}.sealed(),
 	} {
 		if sameContent(a, b) {
 			t.Errorf("%s: the content is the same", name)
@@ -243,14 +245,16 @@ func TestOffer_DigestTellsContentAndNothingElse(t *testing.T) {
 }
 
 func TestParseGreeting_TakesWhatIsThere(t *testing.T) {
+	all := map[string]bool{"tools": true, "prompts": true, "resources": true, "resourceTemplates": true}
+	none := map[string]bool{"tools": false, "prompts": false, "resources": false, "resourceTemplates": false}
 	for text, want := range map[string]greeting{
-		`{"capabilities":{"tools":{}},"instructions":"x","protocolVersion":"2025-06-18"}`: {"x", "2025-06-18", true},
-		`{"capabilities":{"Tools":{},"tools":null}}`:                                      {},
-		`{"capabilities":7,"instructions":[1]}`:                                           {},
-		`{}`:                                                                              {},
+		`{"capabilities":{"tools":{},"prompts":{},"resources":{"subscribe":true},"logging":{},"completions":{}},"instructions":"x","protocolVersion":"2025-06-18"}`: {"x", "2025-06-18", all, Can{true, true, true, true}},
+		`{"capabilities":{"Tools":{},"tools":null}}`: {announced: none},
+		`{"capabilities":7,"instructions":[1]}`:      {announced: none},
+		`{}`:                                         {announced: none},
 	} {
 		got, err := parseGreeting([]byte(text))
-		if err != nil || got != want {
+		if err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: %+v, %v", text, got, err)
 		}
 	}
@@ -303,7 +307,13 @@ func TestManifest_GivesBackWhatWasKept(t *testing.T) {
 	store := manifests{filepath.Join(t.TempDir(), "manifests")}
 	l := definition("cmd")
 	l.Env = map[string]string{"TOKEN": "s3cr3t"}
-	o := newOffer([]Tool{{"a<b>&", []byte(`{"x":1.0,"name":"a<b>&","d":"\u003c\u2028"}`)}, {"c", []byte(`{"name":"c"}`)}}, "say \"hi\"\n")
+	o := Offer{
+		Tools:     []Item{{"a<b>&", []byte(`{"x":1.0,"name":"a<b>&","d":"\u003c\u2028"}`)}, {"c", []byte(`{"name":"c"}`)}},
+		Prompts:   []Item{{"p", []byte(`{"name":"p"}`)}},
+		Resources: []Item{{"x:1", []byte(`{ "uri":"x:1" }`)}},
+		Templates: []Item{{"x:{n}", []byte(`{"uriTemplate":"x:{n}"}`)}},
+		Can:       Can{Subscribe: true}, Instructions: "say \"hi\"\n",
+	}.sealed()
 	if got, err := store.load(l); got != nil || err != nil {
 		t.Errorf("before: %v, %v", got, err)
 	}
@@ -394,16 +404,16 @@ func FuzzParsePage(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		p, err := parsePage(data)
+		p, err := lists()[0].parsePage(data)
 		if err != nil {
 			return
 		}
-		var l toolList
-		l.add(p)
-		if len(l.tools)+len(l.odd) != len(p.tools) {
-			t.Errorf("%d tools and %d left out of %d", len(l.tools), len(l.odd), len(p.tools))
+		l := collected{list: lists()[0]}
+		l.add(p.items)
+		if len(l.items)+len(l.odd) != len(p.items) {
+			t.Errorf("%d tools and %d left out of %d", len(l.items), len(l.odd), len(p.items))
 		}
-		for _, tool := range l.tools {
+		for _, tool := range l.items {
 			if !strings.Contains(string(data), string(tool.Raw)) {
 				t.Errorf("tool %q is not as sent", tool.Raw)
 			}
