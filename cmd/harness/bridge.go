@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/signal"
 	"runtime/debug"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -65,8 +67,26 @@ func runBridge(args []string, getenv func(string) string) int {
 		MaxMessage: largestAnswer,
 		StopGrace:  bridgeGrace,
 		Large:      sizes(uintptr(unix.Stdout)),
+		Asked:      asked(),
 	})
 	return report(os.Stderr, err)
+}
+
+// asked returns what is closed once a signal asks the bridge to end: a harness
+// that has itself stopped is answered before it is, and the bridge gets the same
+// signals as the rest of it. A second signal ends it at once.
+func asked() <-chan struct{} {
+	signals, closed := make(chan os.Signal, 1), make(chan struct{})
+	signal.Notify(signals, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) {
+		signal.Notify(signals, syscall.SIGHUP)
+	}
+	go func() {
+		<-signals
+		signal.Reset(syscall.SIGTERM, syscall.SIGHUP)
+		close(closed)
+	}()
+	return closed
 }
 
 // sizes returns what follows the size of the answers that pass: a large pipe to

@@ -28,11 +28,18 @@ type Options struct {
 	// StopGrace is how long the answers to what was read are waited for once
 	// the agent has ended its input.
 	StopGrace time.Duration
+	// Asked, if not nil, is closed when the bridge is asked to end: what was
+	// answered by then still reaches the agent.
+	Asked <-chan struct{}
 	// Large, if not nil, is told true before a large answer passes, and false
 	// once things are quiet after that, and after the start: it is time then to
 	// give back memory. There is one call of it at a time.
 	Large func(bool)
 }
+
+// lastAnswers bounds how long answers that may be on their way are waited for
+// once the bridge was asked to end.
+const lastAnswers = 200 * time.Millisecond
 
 // quiet is how long nothing large has passed when memory is given back.
 const quiet = time.Second
@@ -65,7 +72,8 @@ type bridge struct {
 var errAgentGone = errors.New("the agent does not read any more")
 
 // Run relays between an agent and the daemon until the agent ends its input or
-// stops reading, and returns nil; or until ctx is done or the input breaks.
+// stops reading, or the bridge is asked to end, and returns nil; or until ctx is
+// done or the input breaks.
 //
 // A read of In or a write to Out that is under way cannot be interrupted. Run
 // does not wait for it beyond StopGrace; its goroutine ends when it returns.
@@ -98,16 +106,18 @@ func (b *bridge) run(ctx context.Context) error {
 	copying.Go(func() { b.expire(ctx) })
 	select {
 	case err := <-ended:
-		return b.finish(ctx, &copying, err)
+		return b.finish(ctx, &copying, b.opt.StopGrace, err)
+	case <-b.opt.Asked:
+		return b.finish(ctx, &copying, lastAnswers, nil)
 	case <-ctx.Done():
-		return b.finish(ctx, &copying, context.Cause(ctx))
+		return b.finish(ctx, &copying, b.opt.StopGrace, context.Cause(ctx))
 	}
 }
 
-// finish waits for the answers to what was read, ends both directions, and
-// returns what Run does.
-func (b *bridge) finish(ctx context.Context, copying *sync.WaitGroup, err error) error {
-	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.opt.StopGrace)
+// finish waits for the answers to what was read, no longer than limit, ends both
+// directions, and returns what Run does.
+func (b *bridge) finish(ctx context.Context, copying *sync.WaitGroup, limit time.Duration, err error) error {
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer cancel()
 	drained := make(chan struct{})
 	b.change(func(*session) { b.drained = drained })

@@ -313,6 +313,23 @@ func TestRun_WaitsNoLongerThanTheGraceAfterTheEndOfInput(t *testing.T) {
 	p.gets("") // the daemon sees the end, and may cancel the call
 }
 
+// What is answered when the bridge is asked to end reaches the agent, and what
+// is not is not waited for.
+func TestRun_DeliversWhatIsAnsweredWhenItIsAskedToEnd(t *testing.T) {
+	asked := make(chan struct{})
+	r := bareRig(t, func(o *Options) { o.Asked = asked })
+	p := r.listen().accept()
+	r.send(hello, ready, ask("1", "tools/call"), ask("2", "tools/call"))
+	p.gets(hello, ready, ask("1", "tools/call"), ask("2", "tools/call"))
+	answer := result("1", `"`+strings.Repeat("z", 32<<10)+`"`)
+	p.say(welcome, answer)
+	close(asked)
+	go read(r.out, r.lines)
+	r.gets(welcome, answer, "")
+	r.over()
+	p.gets("")
+}
+
 func TestRun_EndsOnceTheAgentDoesNotRead(t *testing.T) {
 	r := bareRig(t)
 	p := r.listen().accept()
