@@ -137,7 +137,7 @@ func (b *bubble) connect() net.Conn {
 }
 
 const greetedAlone = `{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-06-18",` +
-	`"capabilities":{"logging":{},"prompts":{"listChanged":true},"resources":{"listChanged":true},"tools":{"listChanged":true}},"serverInfo":{"name":"harness","version":"1"}}}`
+	`"capabilities":{"completions":{},"logging":{},"prompts":{"listChanged":true},"resources":{"listChanged":true,"subscribe":true},"tools":{"listChanged":true}},"serverInfo":{"name":"harness","version":"1"}}}`
 
 func TestTime_WithoutADaemonTheSessionIsThereAndEmpty(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

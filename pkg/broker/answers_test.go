@@ -28,7 +28,7 @@ func TestSession_AnswersOfTheEndpointItselfKeepTheirBytes(t *testing.T) {
 	for _, c := range []struct{ request, result string }{
 		{
 			`"method":"initialize","params":{"protocolVersion":"2025-03-26","capabilities":{},"clientInfo":{"name":"c","version":"1"}}`,
-			`{"protocolVersion":"2025-03-26","capabilities":{"logging":{},"prompts":{"listChanged":true},"resources":{"listChanged":true},"tools":{"listChanged":true}},"serverInfo":{"name":"harness","version":"test"},"instructions":"up: use <up> & \"more\"\nnow"}`,
+			`{"protocolVersion":"2025-03-26","capabilities":{"completions":{},"logging":{},"prompts":{"listChanged":true},"resources":{"listChanged":true,"subscribe":true},"tools":{"listChanged":true}},"serverInfo":{"name":"harness","version":"test"},"instructions":"up: use <up> & \"more\"\nnow"}`,
 		},
 		{
 			`"method":"ping","params":{"_meta":{"x":1}}`,

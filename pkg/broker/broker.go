@@ -53,6 +53,7 @@ type Broker struct {
 	mu       sync.Mutex
 	sessions map[*session]struct{}
 	last     int // number of the newest session
+	topics   map[topic]*subscription
 }
 
 // New returns a broker that serves first. It starts nothing.
@@ -60,7 +61,7 @@ func New(first *Fleet, opt Options) *Broker {
 	if opt.Event == nil {
 		opt.Event = func(Event) {}
 	}
-	b := &Broker{opt: opt, sessions: map[*session]struct{}{}}
+	b := &Broker{opt: opt, sessions: map[*session]struct{}{}, topics: map[topic]*subscription{}}
 	b.fleet.Store(first)
 	return b
 }
@@ -78,6 +79,7 @@ func (b *Broker) Publish(f *Fleet) Published {
 	for k := range wire.Kinds {
 		p.Changed[k] = !before.equal(now, k)
 	}
+	b.setLevels() // also what is new
 	p.Notified = b.Refresh()
 	return p
 }
@@ -129,6 +131,7 @@ func (b *Broker) Serve(edge Edge, caller Caller) {
 		b.mu.Lock()
 		delete(b.sessions, s)
 		b.mu.Unlock()
+		b.setLevels()
 	}()
 	s.run()
 }

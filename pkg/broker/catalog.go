@@ -33,7 +33,11 @@ type Offer struct {
 	Project      string // the one whose callers see it, "" for everybody
 	Upstream     Upstream
 	Instructions string
-	Tools        []Tool
+	// Each list has what it names once.
+	Tools, Prompts, Resources, Templates []Item
+	// HasResources is true for one that announced any, listed or not, and
+	// Completes for one that completes arguments.
+	HasResources, Completes bool
 	// Known is false while the upstream's tools have never been listed: a
 	// call is then relayed under the name as spelled, since an agent may know
 	// the tool from before (MCP-2).
@@ -43,8 +47,9 @@ type Offer struct {
 	Stopped bool
 }
 
-// Tool is one tool of an upstream: its own name, and its definition as sent.
-type Tool struct {
+// Item is one thing that an upstream lists: its own name for it (a tool's or a
+// prompt's name, a resource's URI, a template), and the definition as sent.
+type Item struct {
 	Name string
 	Raw  []byte
 }
@@ -66,23 +71,44 @@ type Argument struct {
 	Required          bool
 }
 
-// route is where a call to an exposed tool goes.
+// route is where a request about an exposed name goes.
 type route struct {
-	up   Upstream
-	key  string
-	tool []byte   // the upstream's own name as raw JSON
-	own  *OwnTool // a tool of the endpoint itself; the rest is empty then
+	up       Upstream
+	key      string
+	project  string
+	name     []byte   // the upstream's own name as raw JSON
+	own      *OwnTool // a tool of the endpoint itself; the rest is empty then
+	complete bool     // the upstream completes arguments
+}
+
+// route returns the way to what o calls name.
+func (o Offer) route(name string) route {
+	return route{up: o.Upstream, key: o.Key, project: o.Project, name: wire.AppendQuoted(nil, name), complete: o.Completes}
+}
+
+// to returns the same way to another name.
+func (r route) to(name string) route {
+	r.name = wire.AppendQuoted(nil, name)
+	return r
 }
 
 // Catalog is one immutable, pre-rendered state of everything that callers of
 // one scope see. The same content gives the same bytes (MCP-3a).
 type Catalog struct {
-	lists   [wire.Kinds][]byte
-	digests [wire.Kinds][sha256.Size]byte
-	routes  map[string]route
-	keys    map[string]Offer
-	prompts promptSet
-	tools   int
+	lists [wire.Kinds][]byte
+	// templates is the list of resource templates, which is told of as the
+	// resources are.
+	templates []byte
+	digests   [wire.Kinds][sha256.Size]byte
+	routes    map[string]route
+	keys      map[string]Offer
+	tools     int
+	prompts   map[string]promptEntry
+	exposed   map[string]string // names of prompts by what their files are called
+	files     int               // prompts of files
+	// bodies identifies what is behind the prompts of files.
+	bodies    [sha256.Size]byte
+	resources resourceSet
 	// instructions are the upstreams' own, joined.
 	instructions string
 }
@@ -90,13 +116,13 @@ type Catalog struct {
 // Tools returns how many tools the catalog lists.
 func (c *Catalog) Tools() int { return c.tools }
 
-// Prompts returns how many prompts the catalog lists.
-func (c *Catalog) Prompts() int { return len(c.prompts.named) }
+// Prompts returns how many prompts of files the catalog lists.
+func (c *Catalog) Prompts() int { return c.files }
 
 // PromptName returns the name under which the prompt of a file called name is
 // served, which differs from it where agents would not take it (MCP-2).
 func (c *Catalog) PromptName(name string) string {
-	if exposed, ok := c.prompts.exposed[name]; ok {
+	if exposed, ok := c.exposed[name]; ok {
 		return exposed
 	}
 	return name
@@ -108,12 +134,11 @@ func (c *Catalog) digest() {
 	for k, list := range c.lists {
 		c.digests[k] = sha256.Sum256(list)
 	}
-	h := sha256.New()
-	h.Write(c.lists[wire.Prompts])
-	for _, p := range c.prompts.named {
-		h.Write(p.Body[:])
+	with := func(k wire.Kind, more []byte) {
+		c.digests[k] = sha256.Sum256(append(bytes.Clone(c.lists[k]), more...))
 	}
-	h.Sum(c.digests[wire.Prompts][:0])
+	with(wire.Prompts, c.bodies[:])
+	with(wire.Resources, c.templates)
 }
 
 // find returns the route of an exposed tool name, or why there is none.
@@ -136,7 +161,7 @@ func (c *Catalog) find(name string) (route, *wire.Error) {
 		}
 	}
 	if !o.Known {
-		return route{up: o.Upstream, key: key, tool: wire.AppendQuoted(nil, tool)}, nil
+		return o.route(tool), nil
 	}
 	return route{}, &wire.Error{Code: wire.UnknownTool, Message: fmt.Sprintf("upstream %q has no tool %q; list the tools again", key, clip(tool)), Upstream: key}
 }

@@ -13,8 +13,8 @@ import (
 	"harness/pkg/wire"
 )
 
-func rawTool(name string) Tool {
-	return Tool{Name: name, Raw: append(wire.AppendQuoted([]byte(`{"z":1.0,"name":`), name), `,"a":[]}`...)}
+func rawTool(name string) Item {
+	return Item{Name: name, Raw: append(wire.AppendQuoted([]byte(`{"z":1.0,"name":`), name), `,"a":[]}`...)}
 }
 
 // view merges and returns what a caller that is nobody's sees.
@@ -27,7 +27,7 @@ func view(offers []Offer, prompts []Prompt) (*Catalog, error) {
 }
 
 func TestMerge_KeepsEveryByteOfAToolButItsName(t *testing.T) {
-	c, err := view([]Offer{{Key: "k", Known: true, Tools: []Tool{{Name: "b", Raw: []byte(`{ "inputSchema":{"$ref":"#/definitions/x","x-n":1e400}, "name" : "b" }`)}, rawTool("a")}}}, nil)
+	c, err := view([]Offer{{Key: "k", Known: true, Tools: []Item{{Name: "b", Raw: []byte(`{ "inputSchema":{"$ref":"#/definitions/x","x-n":1e400}, "name" : "b" }`)}, rawTool("a")}}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +38,7 @@ func TestMerge_KeepsEveryByteOfAToolButItsName(t *testing.T) {
 }
 
 func TestMerge_LeavesAnOddToolOutAndItsNeighboursAlone(t *testing.T) {
-	f, err := Merge(Content{Offers: []Offer{{Key: "k", Known: true, Tools: []Tool{{Name: "odd", Raw: []byte(`{"name":"odd","name":"odd"}`)}, rawTool("ok")}}}})
+	f, err := Merge(Content{Offers: []Offer{{Key: "k", Known: true, Tools: []Item{{Name: "odd", Raw: []byte(`{"name":"odd","name":"odd"}`)}, rawTool("ok")}}}})
 	if err != nil {
 		t.Fatal(err)
 	}

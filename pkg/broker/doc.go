@@ -15,6 +15,12 @@
 // of equal scopes. The scope is asked for at each request, so a right that was
 // taken away is gone at the next call.
 //
+// A resource keeps its URI. Where two upstreams have one URI neither keeps it:
+// each is read under its URI and the mark of its key, and the bare one is an
+// error that says so, so that nobody is given the other's content in silence.
+// What an upstream is subscribed to is counted here, per resource; that it is
+// asked again after a restart is the upstream's side's.
+//
 // What the endpoint itself answers (initialize, ping, its own tools, prompts and
 // logging levels) is answered here too, in the types of mark3labs/mcp-go/mcp and
 // without the server of that library. Everything listed is rendered with the

@@ -3,6 +3,7 @@ package broker
 import (
 	"bytes"
 	"cmp"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -34,9 +35,11 @@ type Fleet struct {
 // realm is what the callers of one project could see, or those of none: every
 // upstream, every tool under the name it has there, and the prompts.
 type realm struct {
-	offers  []Offer // by key
-	tools   []entry // by name
-	prompts promptSet
+	offers    []Offer       // by key
+	tools     []entry       // by name
+	prompts   []promptEntry // by name
+	exposed   map[string]string
+	resources resourceSet
 }
 
 // entry is one tool as it is listed.
@@ -92,10 +95,14 @@ func (f *Fleet) fill(project string, c Content) error {
 	if err := r.name(c.Own, warn); err != nil {
 		return err
 	}
-	r.prompts = gather(c.Prompts, project, warn)
-	if err := r.prompts.render(); err != nil {
-		return fmt.Errorf("render the prompts: %w", err)
+	r.resources.listed = gatherResources(r.offers, func(o Offer) []Item { return o.Resources }, "uri", warn)
+	r.resources.templates = gatherResources(r.offers, func(o Offer) []Item { return o.Templates }, "uriTemplate", warn)
+	for _, o := range r.offers {
+		if o.HasResources {
+			r.resources.owners = append(r.resources.owners, o)
+		}
 	}
+	r.gatherPrompts(c.Prompts, project, warn)
 	return nil
 }
 
@@ -103,7 +110,7 @@ func (f *Fleet) fill(project string, c Content) error {
 func (r *realm) name(own []OwnTool, warn func(project, text string)) error {
 	type tool struct {
 		offer Offer
-		tool  Tool
+		tool  Item
 	}
 	var originals []Original
 	var tools []tool
@@ -121,12 +128,12 @@ func (r *realm) name(own []OwnTool, warn func(project, text string)) error {
 			continue
 		}
 		taken[name] = true
-		raw, err := jsonrpc.RenameTool(nil, t.Raw, name)
+		raw, err := jsonrpc.Rename(nil, t.Raw, "name", name)
 		if err != nil {
 			warn(o.Project, fmt.Sprintf("%s: tool %q is left out: %v", o.Key, t.Name, err))
 			continue
 		}
-		r.tools = append(r.tools, entry{name: name, raw: raw, route: route{up: o.Upstream, key: o.Key, tool: wire.AppendQuoted(nil, t.Name)}})
+		r.tools = append(r.tools, entry{name: name, raw: raw, route: o.route(t.Name)})
 	}
 	for i := range own {
 		t := &own[i]
@@ -167,7 +174,7 @@ func (f *Fleet) View(s *Scope) *Catalog {
 
 // view makes the catalog of one scope.
 func (r *realm) view(s *Scope) *Catalog {
-	c := &Catalog{routes: map[string]route{}, keys: map[string]Offer{}, prompts: r.prompts}
+	c := &Catalog{routes: map[string]route{}, keys: map[string]Offer{}, prompts: map[string]promptEntry{}, exposed: r.exposed}
 	var visible []Offer
 	for _, o := range r.offers {
 		if s.sees(o.Key) {
@@ -175,7 +182,7 @@ func (r *realm) view(s *Scope) *Catalog {
 			visible = append(visible, o)
 		}
 	}
-	list := []byte(`{"tools":[`)
+	tools := rendered{}
 	for _, t := range r.tools {
 		if _, there := c.keys[t.route.key]; !there && t.route.own == nil {
 			continue
@@ -184,16 +191,64 @@ func (r *realm) view(s *Scope) *Catalog {
 		if own := t.route.own; own != nil && own.Write && !s.Write {
 			continue // not listed, and refused by name (WHO-3)
 		}
-		if c.tools > 0 {
-			list = append(list, ',')
-		}
-		list = append(list, t.raw...)
-		c.tools++
+		tools.add(t.raw)
 	}
-	c.lists[wire.Tools] = append(list, `]}`...)
-	c.lists[wire.Prompts] = r.prompts.list
-	c.lists[wire.Resources] = wire.Resources.EmptyList()
+	c.tools = tools.n
+	c.lists[wire.Tools] = tools.list("tools")
+	c.showPrompts(r.prompts)
+	c.showResources(&r.resources)
 	c.instructions = joinInstructions(visible, wire.MaxInstructions)
 	c.digest()
 	return c
+}
+
+// showPrompts puts the prompts in the catalog: those of files are seen whatever
+// the scope (PRM-6).
+func (c *Catalog) showPrompts(all []promptEntry) {
+	list, bodies := rendered{}, sha256.New()
+	for _, p := range all {
+		if _, there := c.keys[p.route.key]; !there && p.file == nil {
+			continue
+		}
+		c.prompts[p.name] = p
+		list.add(p.raw)
+		if p.file != nil {
+			c.files++
+			bodies.Write(p.file.Body[:])
+		}
+	}
+	bodies.Sum(c.bodies[:0])
+	c.lists[wire.Prompts] = list.list("prompts")
+}
+
+// showResources puts the resources of the visible upstreams in the catalog.
+func (c *Catalog) showResources(all *resourceSet) {
+	c.resources = all.seen(c.keys)
+	list, templates := rendered{}, rendered{}
+	for _, r := range c.resources.listed {
+		list.add(r.raw)
+	}
+	for _, r := range c.resources.templates {
+		templates.add(r.raw)
+	}
+	c.lists[wire.Resources], c.templates = list.list("resources"), templates.list("resourceTemplates")
+}
+
+// rendered is the inside of a list that grows by raw items.
+type rendered struct {
+	text []byte
+	n    int
+}
+
+func (r *rendered) add(raw []byte) {
+	if r.n > 0 {
+		r.text = append(r.text, ',')
+	}
+	r.text = append(r.text, raw...)
+	r.n++
+}
+
+// list returns the result of the list method whose member has that name.
+func (r *rendered) list(member string) []byte {
+	return fmt.Appendf(nil, `{%q:[%s]}`, member, r.text)
 }

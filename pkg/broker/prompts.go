@@ -6,53 +6,81 @@ import (
 	"slices"
 
 	"github.com/mark3labs/mcp-go/mcp"
+
+	"harness/pkg/jsonrpc"
 )
 
-// promptSet is the prompts of one realm.
-type promptSet struct {
-	named   []*Prompt // by name
-	byName  map[string]*Prompt
-	exposed map[string]string // names by what the files are called
-	list    []byte
+// promptEntry is one prompt as it is listed: a file's, or an upstream's.
+type promptEntry struct {
+	name  string
+	raw   []byte
+	file  *Prompt // nil for an upstream's
+	route route
 }
 
-// gather names the prompts that are seen in a project. Where a global one has
-// the name of the project's own, that one is hidden (PRM-1).
-func gather(all []Prompt, project string, warn func(project, text string)) promptSet {
-	s := promptSet{byName: map[string]*Prompt{}, exposed: map[string]string{}}
-	var seen []Prompt
+// gatherPrompts names the prompts that are seen in a project, those of files
+// under their names alone (MCP-2). Where a global file has the name of the
+// project's own, that one is hidden (PRM-1).
+func (r *realm) gatherPrompts(all []Prompt, project string, warn func(project, text string)) {
+	var files []Prompt
 	for _, p := range all {
 		if p.Project == "" || p.Project == project {
-			seen = append(seen, p)
+			files = append(files, p)
 		}
 	}
-	slices.SortStableFunc(seen, func(a, b Prompt) int { return cmp.Compare(a.Project, b.Project) })
-	originals := make([]Original, len(seen))
-	for i, p := range seen {
-		originals[i] = Original{Name: p.Name}
+	slices.SortStableFunc(files, func(a, b Prompt) int { return cmp.Compare(a.Project, b.Project) })
+	var originals []Original
+	var found []promptEntry
+	for i := range files {
+		originals = append(originals, Original{Name: files[i].Name})
+		found = append(found, promptEntry{file: &files[i]})
 	}
+	for _, o := range r.offers {
+		for _, item := range o.Prompts {
+			originals = append(originals, Original{Key: o.Key, Name: item.Name})
+			found = append(found, promptEntry{raw: item.Raw, route: o.route(item.Name)})
+		}
+	}
+	taken := map[string]bool{}
+	r.exposed = map[string]string{}
 	for i, name := range ExposeAll(originals) {
-		p := seen[i]
-		if _, taken := s.byName[name]; taken {
-			warn(p.Project, fmt.Sprintf("prompt %q is offered twice", p.Name))
+		e, of := found[i], originals[i]
+		if taken[name] {
+			warn(e.project(), fmt.Sprintf("prompt %q is offered twice", of))
 			continue
 		}
-		s.exposed[p.Name], p.Name = name, name
-		s.byName[name] = &p
-		s.named = append(s.named, &p)
+		taken[name] = true
+		if err := e.render(name); err != nil {
+			warn(e.project(), fmt.Sprintf("prompt %q is left out: %v", of, err))
+			continue
+		}
+		if e.file != nil {
+			r.exposed[of.Name] = name
+		}
+		r.prompts = append(r.prompts, e)
 	}
-	slices.SortFunc(s.named, func(a, b *Prompt) int { return cmp.Compare(a.Name, b.Name) })
-	return s
+	slices.SortFunc(r.prompts, func(a, b promptEntry) int { return cmp.Compare(a.name, b.name) })
 }
 
-// render makes the result of prompts/list.
-func (s *promptSet) render() error {
-	all := mcp.ListPromptsResult{Prompts: make([]mcp.Prompt, len(s.named))}
-	for i, p := range s.named {
-		all.Prompts[i] = p.describe()
+// project is the one whose callers see the prompt, "" for everybody.
+func (e *promptEntry) project() string {
+	if e.file != nil {
+		return e.file.Project
 	}
-	var err error
-	s.list, err = plainJSON(all)
+	return e.route.project
+}
+
+// render makes what is listed of the prompt under its name.
+func (e *promptEntry) render(name string) (err error) {
+	e.name = name
+	if e.file == nil {
+		e.raw, err = jsonrpc.Rename(nil, e.raw, "name", name)
+		return err
+	}
+	p := *e.file
+	p.Name = name
+	e.file = &p
+	e.raw, err = plainJSON(p.describe())
 	return err
 }
 

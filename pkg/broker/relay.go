@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"bytes"
 	"crypto/rand"
 	"encoding/hex"
 
@@ -10,8 +11,7 @@ import (
 
 var _ jsonrpc.Owner = (*session)(nil)
 
-// call relays one tools/call (MCP-3): it is registered under the agent's id
-// and handed to the upstream, which splices and batches it.
+// call relays one tools/call (MCP-3).
 func (s *session) call(line []byte, m *jsonrpc.Message) {
 	id := m.ID.In(line)
 	name, err := jsonrpc.Unquote(m.Name.In(line))
@@ -27,16 +27,39 @@ func (s *session) call(line []byte, m *jsonrpc.Message) {
 	if r.own != nil {
 		r.up = newOwnCall(s, r.own)
 	}
-	f := &inflight{call: jsonrpc.NewCall(s, id, m.ProgressToken.In(line)), up: r.up}
-	f.call.Key, f.call.Method, f.call.Name = r.key, "tools/call", jsonrpc.Edit{At: m.Name, With: r.tool}
+	s.relay(r, "tools/call", m.Name, line, m)
+}
+
+// relay hands a request to the upstream, which splices and batches it: what is
+// at that place is replaced by the upstream's own name. It is registered under
+// the agent's id first.
+func (s *session) relay(r route, method string, at jsonrpc.Span, line []byte, m *jsonrpc.Message) {
+	id := m.ID.In(line)
+	f := &inflight{call: jsonrpc.NewCall(s, id, m.ProgressToken.In(line)), up: r.up, of: r}
+	f.call.Key, f.call.Method, f.call.Name = r.key, method, jsonrpc.Edit{At: at, With: r.name}
+	if method == "resources/subscribe" {
+		f.asked = bytes.Clone(at.In(line))
+	}
 	if !s.register(f) {
 		s.plain(id, wire.InvalidRequest, "invalid request: the id is that of a request still in flight")
 		return
 	}
 	if e := r.up.Relay(f.call, line, m, &s.batch); e != nil {
 		s.forget(f.call)
-		s.toolError(id, e)
+		s.reply(func(b []byte) []byte { return appendFailure(b, method, id, e) })
 	}
+}
+
+// appendFailure appends the answer to a request that failed in harness: a tool
+// result for a call, an error for everything else (MCP-7).
+func appendFailure(b []byte, method string, id []byte, e *wire.Error) []byte {
+	switch {
+	case method == "tools/call":
+		return wire.AppendToolError(b, id, e)
+	case e.Code == wire.InvalidArgument:
+		return wire.AppendError(b, id, wire.InvalidParams, e)
+	}
+	return wire.AppendError(b, id, wire.InternalError, e)
 }
 
 // register notes f under the agent's id, unless that is in use.
@@ -74,11 +97,14 @@ func (s *session) toolError(id []byte, e *wire.Error) {
 func (s *session) Answer(c *jsonrpc.Call, line []byte, m *jsonrpc.Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if !m.Error.Present() {
+		s.settleLocked(c)
+	}
 	b := s.edge.Buffer()
 	switch {
 	case m.Error.Present():
 		b = jsonrpc.AppendErrorPrefix(b, line, m, c.ID, "upstream "+c.Key+": ")
-	case m.IsError:
+	case m.IsError && c.Method == "tools/call":
 		b = jsonrpc.AppendUpstreamMark(b, line, m, c.ID, c.Key)
 	default:
 		b = jsonrpc.Splice(b, line, jsonrpc.Edit{At: m.ID, With: c.ID})
@@ -98,7 +124,7 @@ func (s *session) Progress(c *jsonrpc.Call, line []byte, m *jsonrpc.Message) {
 func (s *session) Fail(c *jsonrpc.Call, e *wire.Error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.edge.Commit(wire.AppendToolError(s.edge.Buffer(), c.ID, e))
+	s.edge.Commit(appendFailure(s.edge.Buffer(), c.Method, c.ID, e))
 	s.forgetLocked(c)
 }
 

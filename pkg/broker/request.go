@@ -3,8 +3,6 @@ package broker
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
-	"strings"
 
 	"harness/pkg/jsonrpc"
 	"harness/pkg/wire"
@@ -33,12 +31,16 @@ func (s *session) request(line []byte, m *jsonrpc.Message) {
 		s.list(wire.Resources, line, m)
 	case "resources/templates/list":
 		if s.firstPage(line, m) {
-			s.result(id, []byte(`{"resourceTemplates":[]}`))
+			s.result(id, s.catalog().templates)
 		}
-	case "resources/read", "resources/subscribe", "resources/unsubscribe":
-		s.fail(id, wire.ResourceNotFound, wire.New(wire.InvalidArgument, "no resource has that URI; list the resources"))
+	case "resources/read":
+		s.resource(line, m, method)
+	case "resources/subscribe", "resources/unsubscribe":
+		s.subscription(line, m, method)
 	case "prompts/get":
 		s.prompt(line, m)
+	case "completion/complete":
+		s.completion(line, m)
 	case "ping":
 		s.result(id, []byte("{}"))
 	case "logging/setLevel":
@@ -86,9 +88,14 @@ func (s *session) prompt(line []byte, m *jsonrpc.Message) {
 		s.invalid(id, "prompts/get takes a name and an object of arguments")
 		return
 	}
-	p, ok := s.catalog().prompts.byName[*params.Name]
+	entry, ok := s.catalog().prompts[*params.Name]
 	if !ok {
 		s.invalid(id, fmt.Sprintf("unknown prompt %q", clip(*params.Name)))
+		return
+	}
+	p := entry.file
+	if p == nil {
+		s.relay(entry.route, "prompts/get", m.Name, line, m)
 		return
 	}
 	given := make(map[string]string, len(p.Arguments))
@@ -122,17 +129,62 @@ func (s *session) prompt(line []byte, m *jsonrpc.Message) {
 	s.result(id, result)
 }
 
-// setLevel accepts a level. It changes nothing: the endpoint logs to no agent.
-func (s *session) setLevel(line []byte, m *jsonrpc.Message) {
-	var params struct {
-		Level string `json:"level"`
+// resource relays a request about one resource.
+func (s *session) resource(line []byte, m *jsonrpc.Message, method string) {
+	if r, ok := s.resourceRoute(line, m, method); ok {
+		s.relay(r, method, m.URI, line, m)
 	}
-	levels := []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
-	if err := json.Unmarshal(orEmpty(m.Params.In(line)), &params); err != nil || !slices.Contains(levels, params.Level) {
-		s.invalid(m.ID.In(line), "logging/setLevel takes a level: "+strings.Join(levels, ", "))
+}
+
+// resourceRoute finds whose resource a request is about, or answers why nobody
+// is asked.
+func (s *session) resourceRoute(line []byte, m *jsonrpc.Message, method string) (route, bool) {
+	id := m.ID.In(line)
+	uri, err := jsonrpc.Unquote(m.URI.In(line))
+	if err != nil {
+		s.invalid(id, method+" takes the uri of a resource")
+		return route{}, false
+	}
+	c := s.catalog()
+	r, e := c.resources.find(uri)
+	if e != nil {
+		s.fail(id, wire.ResourceNotFound, e)
+	}
+	return r, e == nil
+}
+
+// noCompletion is the answer where nobody completes anything.
+const noCompletion = `{"completion":{"values":[],"total":0,"hasMore":false}}`
+
+// completion relays a completion/complete to whoever has the prompt, or the
+// resource, that an argument is of. Prompt files complete nothing.
+func (s *session) completion(line []byte, m *jsonrpc.Message) {
+	id, c := m.ID.In(line), s.catalog()
+	var r route
+	at := m.RefName
+	if name, err := jsonrpc.Unquote(m.RefName.In(line)); err == nil {
+		entry, ok := c.prompts[name]
+		if !ok {
+			s.invalid(id, fmt.Sprintf("unknown prompt %q", clip(name)))
+			return
+		}
+		r = entry.route
+	} else if uri, err := jsonrpc.Unquote(m.RefURI.In(line)); err == nil {
+		var e *wire.Error
+		if r, e = c.resources.find(uri); e != nil {
+			s.fail(id, wire.InvalidParams, e)
+			return
+		}
+		at = m.RefURI
+	} else {
+		s.invalid(id, "completion/complete takes a ref with the name of a prompt or the uri of a resource")
 		return
 	}
-	s.result(m.ID.In(line), []byte("{}"))
+	if !r.complete {
+		s.result(id, []byte(noCompletion))
+		return
+	}
+	s.relay(r, "completion/complete", at, line, m)
 }
 
 func (s *session) result(id, result []byte) {

@@ -112,7 +112,7 @@ func (a *agent) code(name string) string {
 func TestView_ShowsAScopeItsUpstreamsPromptsAndRights(t *testing.T) {
 	up := newFakeUpstream()
 	offer := func(key, project string) broker.Offer {
-		return broker.Offer{Key: key, Project: project, Upstream: up, Known: true, Tools: []broker.Tool{tool("t")}}
+		return broker.Offer{Key: key, Project: project, Upstream: up, Known: true, Tools: []broker.Item{tool("t")}}
 	}
 	c := broker.Content{
 		Own:     ownTools(nil)[:2],
@@ -214,7 +214,7 @@ func TestView_OfEqualScopesIsOne(t *testing.T) {
 
 func TestScope_CountsAtTheNextCallAndIsTold(t *testing.T) {
 	up := newFakeUpstream()
-	x := scoped(t, broker.Content{Own: ownTools(nil)[:2], Offers: []broker.Offer{{Key: "a", Upstream: up, Known: true, Tools: []broker.Tool{tool("t")}}}})
+	x := scoped(t, broker.Content{Own: ownTools(nil)[:2], Offers: []broker.Offer{{Key: "a", Upstream: up, Known: true, Tools: []broker.Item{tool("t")}}}})
 	who := new(shifting).become(broker.NewScope("r", "", []string{"*"}, false))
 	a := x.greetedAs(who)
 	if n := x.b.Refresh(); n != 0 {

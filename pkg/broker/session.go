@@ -33,12 +33,16 @@ type session struct {
 	greeted     bool                          // initialize was answered
 	initialized bool                          // notifications may be sent
 	told        [wire.Kinds][sha256.Size]byte // what the session was last shown or told of
+	level       severity                      // of the log messages it wants
 }
 
 // inflight is one relayed call and where it went.
 type inflight struct {
 	call *jsonrpc.Call
 	up   Upstream
+	of   route
+	// asked is the URI that a subscription was asked for with, as raw JSON.
+	asked []byte
 }
 
 func newSession(b *Broker, id string, edge Edge, caller Caller) *session {
@@ -105,6 +109,7 @@ func (s *session) close() {
 		f.up.Cancel(f.call, nil)
 	}
 	s.own.Wait()
+	s.b.leaveAll(s)
 	s.b.opt.Event(Event{Kind: "session", Session: s.id, Message: "ended"})
 }
 

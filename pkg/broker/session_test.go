@@ -187,8 +187,8 @@ func (a *agent) ended() {
 	}
 }
 
-func tool(name string) broker.Tool {
-	return broker.Tool{Name: name, Raw: fmt.Appendf(nil, `{"x-first":1.0,"name":%q,"inputSchema":{"type":"object","$schema":"s"}}`, name)}
+func tool(name string) broker.Item {
+	return broker.Item{Name: name, Raw: fmt.Appendf(nil, `{"x-first":1.0,"name":%q,"inputSchema":{"type":"object","$schema":"s"}}`, name)}
 }
 
 func TestSession_AnnouncesWhatTheOfflineEndpointAnnouncesToo(t *testing.T) {
@@ -205,7 +205,7 @@ func TestSession_AnswersADiscoverProbeBeforeInitializeAtOnce(t *testing.T) {
 
 func TestSession_RelaysACallUnderTheUpstreamsNameAndAnswersUnderTheAgentsID(t *testing.T) {
 	up := newFakeUpstream()
-	a := newFixture(t, []broker.Offer{{Key: "up", Upstream: up, Known: true, Tools: []broker.Tool{tool("a.b")}}}, nil).greeted()
+	a := newFixture(t, []broker.Offer{{Key: "up", Upstream: up, Known: true, Tools: []broker.Item{tool("a.b")}}}, nil).greeted()
 	a.send(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
 	var list struct {
 		Result struct{ Tools []struct{ Name string } }
@@ -225,7 +225,7 @@ func TestSession_RelaysACallUnderTheUpstreamsNameAndAnswersUnderTheAgentsID(t *t
 
 func TestSession_MarksFailuresOfAnUpstreamAndLeavesTheRestAlone(t *testing.T) {
 	up := newFakeUpstream()
-	a := newFixture(t, []broker.Offer{{Key: "up", Upstream: up, Known: true, Tools: []broker.Tool{tool("t")}}}, nil).greeted()
+	a := newFixture(t, []broker.Offer{{Key: "up", Upstream: up, Known: true, Tools: []broker.Item{tool("t")}}}, nil).greeted()
 	call := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"up__t"}}`
 	a.send(call)
 	up.answer(<-up.calls, `{"jsonrpc":"2.0","id":77,"error":{"code":-32042,"message":"no <way>","data":{"n":1.0}}}`)
@@ -252,8 +252,8 @@ func TestSession_NamesWhatIsMissingInACall(t *testing.T) {
 	retry := int64(5)
 	down.refuse = &wire.Error{Code: wire.UpstreamUnavailable, Message: "is down", Upstream: "down", State: "restarting", RetryIn: &retry}
 	a := newFixture(t, []broker.Offer{
-		{Key: "up", Upstream: up, Known: true, Tools: []broker.Tool{tool("t")}},
-		{Key: "down", Upstream: down, Known: true, Tools: []broker.Tool{tool("t")}},
+		{Key: "up", Upstream: up, Known: true, Tools: []broker.Item{tool("t")}},
+		{Key: "down", Upstream: down, Known: true, Tools: []broker.Item{tool("t")}},
 	}, nil).greeted()
 	for name, code := range map[string]string{"up__x": "unknown_tool", "nope__x": "unknown_namespace", "x": "unknown_tool", "down__t": "upstream_unavailable"} {
 		a.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"` + name + `"}}`)
@@ -284,7 +284,7 @@ func TestSession_RelaysUnderTheNameAsSpelledWhileNothingWasEverListed(t *testing
 
 func TestSession_CancelsUpstreamOnRequestAndWhenTheAgentVanishes(t *testing.T) {
 	up := newFakeUpstream()
-	a := newFixture(t, []broker.Offer{{Key: "up", Upstream: up, Known: true, Tools: []broker.Tool{tool("t")}}}, nil).greeted()
+	a := newFixture(t, []broker.Offer{{Key: "up", Upstream: up, Known: true, Tools: []broker.Item{tool("t")}}}, nil).greeted()
 	a.send(`{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"up__t"}}`,
 		`{"jsonrpc":"2.0","id":"5","method":"tools/call","params":{"name":"up__t"}}`,
 		`{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"up__t"}}`,
@@ -302,7 +302,7 @@ func TestSession_CancelsUpstreamOnRequestAndWhenTheAgentVanishes(t *testing.T) {
 
 func TestSession_DeliversWhatIsDueAfterTheInputHasEnded(t *testing.T) {
 	up := newFakeUpstream()
-	a := newFixture(t, []broker.Offer{{Key: "up", Upstream: up, Known: true, Tools: []broker.Tool{tool("t")}}}, nil).greeted()
+	a := newFixture(t, []broker.Offer{{Key: "up", Upstream: up, Known: true, Tools: []broker.Item{tool("t")}}}, nil).greeted()
 	a.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"up__t"}}`)
 	r := <-up.calls
 	if err := a.conn.CloseWrite(); err != nil {
@@ -385,7 +385,7 @@ func TestC17_NothingIsToldBeforeInitializedAndTheCurrentStateAfter(t *testing.T)
 	a := f.connect(broker.Limits{MaxMessage: 1 << 20})
 	a.send(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`)
 	a.read()
-	f.b.Publish(merge(t, []broker.Offer{{Key: "up", Known: true, Tools: []broker.Tool{tool("t")}}}, nil))
+	f.b.Publish(merge(t, []broker.Offer{{Key: "up", Known: true, Tools: []broker.Item{tool("t")}}}, nil))
 	a.send(`{"jsonrpc":"2.0","id":2,"method":"ping"}`)
 	a.want(`{"jsonrpc":"2.0","id":2,"result":{}}`)
 	a.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
@@ -414,7 +414,7 @@ func TestPublish_TellsEachKindOnceAndOnlyWhereItDiffers(t *testing.T) {
 
 func TestMCP6_AnAgentThatDoesNotReadIsDisconnectedAndNobodyWaitsForIt(t *testing.T) {
 	up := newFakeUpstream()
-	f := newFixture(t, []broker.Offer{{Key: "up", Upstream: up, Known: true, Tools: []broker.Tool{tool("t")}}}, nil)
+	f := newFixture(t, []broker.Offer{{Key: "up", Upstream: up, Known: true, Tools: []broker.Item{tool("t")}}}, nil)
 	slow := f.connect(broker.Limits{MaxMessage: 4 << 20, Stall: 300 * time.Millisecond})
 	slow.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"up__t"}}`)
 	r := <-up.calls
@@ -448,7 +448,7 @@ func TestSessions_ShowTheClientAndAreGoneWhenItIs(t *testing.T) {
 func TestC27_EqualIDsOfManyAgentsNeverMeet(t *testing.T) {
 	up := newFakeUpstream()
 	up.calls = make(chan *relayed, 1000)
-	f := newFixture(t, []broker.Offer{{Key: "up", Upstream: up, Known: true, Tools: []broker.Tool{tool("t")}}}, nil)
+	f := newFixture(t, []broker.Offer{{Key: "up", Upstream: up, Known: true, Tools: []broker.Item{tool("t")}}}, nil)
 	agents := []*agent{f.greeted(), f.greeted()}
 	const n = 200
 	for who, a := range agents {
@@ -502,7 +502,7 @@ func (panicking) Relay(*jsonrpc.Call, []byte, *jsonrpc.Message, *jsonrpc.Batch) 
 }
 
 func TestServe_APanicEndsItsOwnSessionAndNoOther(t *testing.T) {
-	f := newFixture(t, []broker.Offer{{Key: "up", Upstream: panicking{newFakeUpstream()}, Known: true, Tools: []broker.Tool{tool("t")}}}, nil)
+	f := newFixture(t, []broker.Offer{{Key: "up", Upstream: panicking{newFakeUpstream()}, Known: true, Tools: []broker.Item{tool("t")}}}, nil)
 	a, b := f.greeted(), f.greeted()
 	a.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"up__t"}}`)
 	a.ended()

@@ -14,6 +14,7 @@ import (
 	"harness/pkg/control"
 	"harness/pkg/facade"
 	"harness/pkg/identity"
+	"harness/pkg/jsonrpc"
 	"harness/pkg/proc"
 	"harness/pkg/run"
 	"harness/pkg/upstream"
@@ -74,6 +75,10 @@ func build(opt Options, state *stateDir, level *slog.LevelVar, log *slog.Logger)
 		Host: d.host, StateDir: state.path, LogDir: logs, Env: environment, ReadFile: ReadRegular, Logger: log,
 		Changed: func() { d.loop.Wake() }, Event: func(e upstream.Event) {
 			tell(log, emit, turn{"upstream", e.Key, string(e.State), e.PID, e.Message}, reconcile.UpstreamName(e.Key))
+		},
+		Heard: func(full string, line []byte, m *jsonrpc.Message) {
+			project, key := reconcile.SplitName(full)
+			d.broker.Hear(project, key, line, m)
 		},
 		Version: opt.Version, Server: defaults,
 	})

@@ -244,14 +244,22 @@ func (w *world) offers(d *reconcile.Desired) ([]broker.Offer, map[string][sha256
 		o := broker.Offer{Key: key, Project: project, Upstream: w.pool.Unit(s.Key)}
 		if s.Offer != nil {
 			digests[s.Key] = s.Offer.Digest
-			o.Known, o.Instructions = true, s.Offer.Instructions
-			for _, t := range s.Offer.Tools {
-				o.Tools = append(o.Tools, broker.Tool{Name: t.Name, Raw: t.Raw})
-			}
+			o.Known, o.Instructions, o.HasResources, o.Completes = true, s.Offer.Instructions, s.Offer.Can.Resources, s.Offer.Can.Complete
+			o.Tools, o.Prompts = items(s.Offer.Tools), items(s.Offer.Prompts)
+			o.Resources, o.Templates = items(s.Offer.Resources), items(s.Offer.Templates)
 		}
 		offers = append(offers, o)
 	}
 	return offers, digests
+}
+
+// items adapts a list of an upstream to what the broker serves.
+func items(list []upstream.Item) []broker.Item {
+	out := make([]broker.Item, len(list))
+	for i, item := range list {
+		out[i] = broker.Item(item)
+	}
+	return out
 }
 
 // prompts adapts prompt files to what the broker serves.

@@ -3,6 +3,7 @@ package jsonrpc
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"slices"
 )
 
@@ -31,10 +32,10 @@ func Splice(dst, line []byte, edits ...Edit) []byte {
 	return append(dst, line[done:]...)
 }
 
-// errNoObject and errNoName are why a tool cannot be renamed.
+// errNoObject and errNoName are why something cannot be renamed.
 var (
 	errNoObject = errors.New("not an object")
-	errNoName   = errors.New("no name")
+	errNoName   = errors.New("nothing to name it by")
 )
 
 // Member returns where in object, one raw JSON object, the value of the member
@@ -68,19 +69,19 @@ func Member(object []byte, key string) (at Span, found bool, err error) {
 	return at, found, nil
 }
 
-// RenameTool appends the raw tool definition to dst with name as the value of
-// its "name", and every other byte as it is (MCP-3). A tool that is no valid
-// JSON object or has not exactly one name, a string, is an error, and dst is
-// returned as it was.
-func RenameTool(dst, tool []byte, name string) ([]byte, error) {
-	at, found, err := Member(tool, "name")
+// Rename appends a raw object to dst with name as the value of its member key,
+// and every other byte as it is (MCP-3). One that is no valid JSON object, or
+// has not exactly one such member, a string, is an error, and dst is returned
+// as it was.
+func Rename(dst, object []byte, key, name string) ([]byte, error) {
+	at, found, err := Member(object, key)
 	switch {
 	case err != nil:
 		return dst, err
-	case !found || tool[at.Start] != '"':
-		return dst, errNoName
+	case !found || object[at.Start] != '"':
+		return dst, fmt.Errorf("%w: no %s", errNoName, key)
 	}
-	dst = append(dst, tool[:at.Start]...)
+	dst = append(dst, object[:at.Start]...)
 	dst = AppendQuoted(dst, name)
-	return append(dst, tool[at.End:]...), nil
+	return append(dst, object[at.End:]...), nil
 }

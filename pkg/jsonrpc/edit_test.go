@@ -52,7 +52,7 @@ func TestSplice_DoesNotAllocate(t *testing.T) {
 	}
 }
 
-func TestRenameTool_ReplacesTheNameAlone(t *testing.T) {
+func TestRename_ReplacesTheNameAlone(t *testing.T) {
 	tests := []struct {
 		name, tool, want string
 		fails            error
@@ -73,7 +73,7 @@ func TestRenameTool_ReplacesTheNameAlone(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := RenameTool([]byte("before "), []byte(tt.tool), `up__"a"`)
+			got, err := Rename([]byte("before "), []byte(tt.tool), "name", `up__"a"`)
 			if !errors.Is(err, tt.fails) {
 				t.Errorf("error is %v, want %v", err, tt.fails)
 			}

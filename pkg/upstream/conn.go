@@ -6,6 +6,7 @@ import (
 	"io"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"harness/pkg/jsonrpc"
@@ -36,6 +37,12 @@ type conn struct {
 	// idle gets a signal when the last call of a retired conn is over.
 	idle chan struct{}
 
+	// heard gets what the process says without having been asked.
+	heard func(line []byte, m *jsonrpc.Message)
+	// subscription is told of each subscription that was answered.
+	subscription func(from *conn, uri string, on bool)
+	logs         atomic.Bool // the process can be told how much to log
+
 	m jsonrpc.Message // of the line at hand; the reader's
 
 	mu   sync.Mutex
@@ -65,7 +72,7 @@ func (r *reply) refusal() (string, bool) {
 // wait there.
 func newConn(b *board, stdin io.Writer, limit int64, noise func(string, []byte)) *conn {
 	c := &conn{
-		board: b, noise: noise, asks: map[string]chan<- reply{},
+		board: b, noise: noise, heard: func([]byte, *jsonrpc.Message) {}, subscription: func(*conn, string, bool) {}, asks: map[string]chan<- reply{},
 		changed: make(chan struct{}, 1), broken: make(chan error, 1), idle: make(chan struct{}, 1),
 	}
 	c.out = jsonrpc.NewWriter(stdin, jsonrpc.WriterOptions{
@@ -216,6 +223,7 @@ func (c *conn) response(line []byte, m *jsonrpc.Message) jsonrpc.Owner {
 		return nil
 	}
 	owner := call.Owner
+	c.note(call, m)
 	owner.Answer(call, line, m)
 	return owner
 }
@@ -228,6 +236,8 @@ func (c *conn) notification(line []byte, m *jsonrpc.Message) jsonrpc.Owner {
 		}
 	case `"notifications/tools/list_changed"`, `"notifications/prompts/list_changed"`, `"notifications/resources/list_changed"`:
 		notify(c.changed)
+	case `"notifications/resources/updated"`, `"notifications/message"`:
+		c.heard(line, m)
 	}
 	return nil
 }

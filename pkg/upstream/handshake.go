@@ -95,6 +95,7 @@ func (l *life) greet(timeout time.Duration) (greeting, error) {
 	if err != nil {
 		return greeting{}, err
 	}
+	l.conn.logs.Store(g.can.Log)
 	l.log().Debug("initialized", "revision", quoted(g.revision))
 	l.conn.write([]byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`))
 	return g, nil

@@ -117,6 +117,8 @@ func (l *life) spawn() error {
 	}
 	l.unit.spawned(l.id, l.child.PID(), spec.Path)
 	l.conn = newConn(l.unit.board, l.child.Stdin(), 2*l.maxMessage, l.unit.journal.noise)
+	l.conn.subscription = l.unit.subscription
+	l.conn.heard = func(line []byte, m *jsonrpc.Message) { l.unit.opt.Heard(l.unit.key, line, m) }
 	l.stdout = &tail{src: l.child.Stdout()}
 	l.unit.group.Go(l.readStdout)
 	l.unit.group.Go(l.readStderr)

@@ -13,6 +13,7 @@ import (
 	"github.com/thejerf/suture/v4"
 
 	"harness/pkg/config"
+	"harness/pkg/jsonrpc"
 	"harness/pkg/proc"
 )
 
@@ -36,6 +37,10 @@ type Options struct {
 	// Event tells what happened to an upstream, in order for each; nil for
 	// nobody.
 	Event func(Event)
+	// Heard gets what an upstream says without having been asked: that a
+	// resource was updated, and log messages. It must not keep line; nil for
+	// nobody.
+	Heard func(key string, line []byte, m *jsonrpc.Message)
 	// Version is what upstreams are told that harness is.
 	Version string
 	// Server bounds the pool until SetLimits: StopGrace, Drain, MaxMessage.
@@ -74,6 +79,9 @@ func newPool(o Options, s spawner) *Pool {
 	}
 	if o.Event == nil {
 		o.Event = func(Event) {}
+	}
+	if o.Heard == nil {
+		o.Heard = func(string, []byte, *jsonrpc.Message) {}
 	}
 	store := manifests{filepath.Join(o.StateDir, "manifests")}
 	p := &Pool{

@@ -38,6 +38,8 @@ type Unit struct {
 	m      machine
 	lives  map[lifeID]*life
 	outbox []effect // decided on, not yet done
+	// standing is what sessions have asked for that outlives a process.
+	standing standing
 }
 
 // report is the effect of telling the world; it carries the state of the
@@ -135,7 +137,9 @@ func (u *Unit) reroute(s *Status) []failure {
 	if l := u.lives[id]; l != nil {
 		r.conn = l.conn
 	}
-	return u.board.set(r)
+	failed := u.board.set(r)
+	u.standing.restore(r.conn)
+	return failed
 }
 
 // outage is what callers of a process that is on its way out are told.

@@ -61,7 +61,7 @@ func AppendInitialize(dst, id []byte, asked, version, instructions string) []byt
 
 // Capabilities is the raw JSON of what the endpoint announces in initialize
 // (MCP-0).
-const Capabilities = `{"logging":{},"prompts":{"listChanged":true},"resources":{"listChanged":true},"tools":{"listChanged":true}}`
+const Capabilities = `{"completions":{},"logging":{},"prompts":{"listChanged":true},"resources":{"listChanged":true,"subscribe":true},"tools":{"listChanged":true}}`
 
 // MaxInstructions is how many characters of joined instructions are sent to a
 // session (MCP-4): agents cut what is longer.

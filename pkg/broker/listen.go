@@ -1,0 +1,260 @@
+package broker
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"harness/pkg/jsonrpc"
+)
+
+// Subscriber is an [Upstream] that keeps subscriptions over the processes it
+// has: those that it has answered it makes again by itself.
+type Subscriber interface {
+	// Unsubscribe ends a subscription that nobody is left of.
+	Unsubscribe(uri string)
+}
+
+// Logger is an [Upstream] that can be told how much to log.
+type Logger interface {
+	// SetLevel has the upstream log from that level up, also the processes it
+	// has later.
+	SetLevel(level string)
+}
+
+// topic is one resource of one upstream that sessions are subscribed to.
+type topic struct{ project, key, uri string }
+
+// subscription is who hears of a topic.
+type subscription struct {
+	up Upstream
+	// heard has the URI that each session asked with, as raw JSON.
+	heard map[*session][]byte
+}
+
+// topic is what a route to a resource is about.
+func (r route) topic() topic {
+	uri, _ := jsonrpc.Unquote(r.name) // harness quoted it
+	return topic{r.project, r.key, uri}
+}
+
+// subscription relays a subscribe or unsubscribe, unless the upstream has
+// nothing to do for it: an upstream is asked once per resource (MCP-4).
+func (s *session) subscription(line []byte, m *jsonrpc.Message, method string) {
+	r, ok := s.resourceRoute(line, m, method)
+	if !ok {
+		return
+	}
+	share := s.b.leave
+	if method == "resources/subscribe" {
+		share = s.b.join
+	}
+	if share(s, r, m.URI.In(line)) {
+		s.result(m.ID.In(line), []byte("{}"))
+		return
+	}
+	s.relay(r, method, m.URI, line, m)
+}
+
+// settleLocked notes what an answered request has changed.
+func (s *session) settleLocked(c *jsonrpc.Call) {
+	if c.Method != "resources/subscribe" {
+		return
+	}
+	if f := s.calls[string(c.ID)]; f != nil {
+		s.b.subscribe(s, f.of, f.asked)
+	}
+}
+
+// subscribe has a session hear of a resource from now on.
+func (b *Broker) subscribe(s *session, r route, asked []byte) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	sub := b.topics[r.topic()]
+	if sub == nil || sub.up != r.up {
+		sub = &subscription{up: r.up, heard: map[*session][]byte{}}
+		b.topics[r.topic()] = sub
+	}
+	sub.heard[s] = asked
+}
+
+// join is subscribe where the upstream has been asked before; false where it
+// has not.
+func (b *Broker) join(s *session, r route, asked []byte) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	sub := b.topics[r.topic()]
+	if sub == nil || sub.up != r.up {
+		return false
+	}
+	sub.heard[s] = bytes.Clone(asked)
+	return true
+}
+
+// leave has a session hear nothing more of a resource. It reports whether
+// others still do.
+func (b *Broker) leave(s *session, r route, _ []byte) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	sub := b.topics[r.topic()]
+	if sub == nil || sub.up != r.up {
+		return false
+	}
+	delete(sub.heard, s)
+	if len(sub.heard) == 0 {
+		delete(b.topics, r.topic())
+	}
+	return len(sub.heard) > 0
+}
+
+// leaveAll ends the subscriptions of a session that is over.
+func (b *Broker) leaveAll(s *session) {
+	b.mu.Lock()
+	over := map[topic]Upstream{}
+	for t, sub := range b.topics {
+		delete(sub.heard, s)
+		if len(sub.heard) == 0 {
+			over[t] = sub.up
+			delete(b.topics, t)
+		}
+	}
+	b.mu.Unlock()
+	for t, up := range over {
+		if u, ok := up.(Subscriber); ok {
+			u.Unsubscribe(t.uri)
+		}
+	}
+}
+
+// Hear passes on what an upstream says without having been asked: that a
+// resource was updated, to those who subscribed, and log messages, to those who
+// see the upstream and want that much (MCP-4). It runs on the goroutine that
+// reads the upstream, does not block, and keeps nothing of line.
+func (b *Broker) Hear(project, key string, line []byte, m *jsonrpc.Message) {
+	switch string(m.Method.In(line)) {
+	case `"notifications/resources/updated"`:
+		b.updated(project, key, line, m)
+	case `"notifications/message"`:
+		b.logged(project, key, line, m)
+	}
+}
+
+func (b *Broker) updated(project, key string, line []byte, m *jsonrpc.Message) {
+	uri, err := jsonrpc.Unquote(m.URI.In(line))
+	if err != nil {
+		return
+	}
+	b.mu.Lock()
+	heard := map[*session][]byte{}
+	if sub := b.topics[topic{project, key, uri}]; sub != nil {
+		for s, asked := range sub.heard {
+			heard[s] = asked
+		}
+	}
+	b.mu.Unlock()
+	for s, asked := range heard {
+		s.tell(project, key, 0, func(dst []byte) []byte {
+			return jsonrpc.Splice(dst, line, jsonrpc.Edit{At: m.URI, With: asked})
+		})
+	}
+}
+
+func (b *Broker) logged(project, key string, line []byte, m *jsonrpc.Message) {
+	params := m.Params.In(line)
+	at, found, err := jsonrpc.Member(params, "level")
+	if err != nil || !found {
+		return
+	}
+	word, err := jsonrpc.Unquote(at.In(params))
+	if err != nil {
+		return
+	}
+	level, known := severityOf(word)
+	if !known {
+		return
+	}
+	for _, s := range b.snapshot() {
+		s.tell(project, key, level, func(dst []byte) []byte { return append(dst, line...) })
+	}
+}
+
+// tell sends a session what an upstream said, if the session sees the upstream
+// and, of a log message, wants that much.
+func (s *session) tell(project, key string, level severity, build func([]byte) []byte) {
+	scope := s.who.Scope()
+	if project != "" && project != scope.Project || !scope.sees(key) {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.initialized || level != 0 && level < s.wants() {
+		return
+	}
+	s.edge.Commit(build(s.edge.Buffer()))
+	s.flushLocked()
+}
+
+// severity is how grave a log message is, 0 for not known.
+type severity int
+
+// levels are the words for it, from the least on.
+func levels() []string {
+	return []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
+}
+
+// unasked is the level of a session that has not said one.
+const unasked severity = 2 // info
+
+func severityOf(word string) (severity, bool) {
+	i := slices.Index(levels(), word)
+	return severity(i + 1), i >= 0
+}
+
+func (s *session) wants() severity {
+	if s.level == 0 {
+		return unasked
+	}
+	return s.level
+}
+
+// setLevel notes how much of the upstreams' logs an agent wants.
+func (s *session) setLevel(line []byte, m *jsonrpc.Message) {
+	var params struct {
+		Level string `json:"level"`
+	}
+	err := json.Unmarshal(orEmpty(m.Params.In(line)), &params)
+	level, known := severityOf(params.Level)
+	if err != nil || !known {
+		s.invalid(m.ID.In(line), "logging/setLevel takes a level: "+strings.Join(levels(), ", "))
+		return
+	}
+	s.mu.Lock()
+	s.level = level
+	s.mu.Unlock()
+	s.b.setLevels()
+	s.result(m.ID.In(line), []byte("{}"))
+}
+
+// setLevels has the upstreams log as much as the session that wants most. As
+// long as nobody has asked they log what they like.
+func (b *Broker) setLevels() {
+	var most severity
+	for _, s := range b.snapshot() {
+		s.mu.Lock()
+		if s.level != 0 && (most == 0 || s.level < most) {
+			most = s.level
+		}
+		s.mu.Unlock()
+	}
+	if most == 0 {
+		return
+	}
+	for _, r := range b.fleet.Load().realms {
+		for _, o := range r.offers {
+			if l, ok := o.Upstream.(Logger); ok {
+				l.SetLevel(levels()[most-1])
+			}
+		}
+	}
+}

@@ -1,0 +1,191 @@
+package broker
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"harness/pkg/jsonrpc"
+	"harness/pkg/wire"
+)
+
+// addressMark joins a URI to the key of the upstream that is meant, where two
+// have the same one: "demo://info#harness.upstream=mem".
+const addressMark = "#harness.upstream="
+
+// address returns how a resource of one upstream is read whoever else has its
+// URI. It can be taken apart again by [addressed].
+func address(uri, key string) string { return uri + addressMark + key }
+
+// addressed takes apart what [address] made.
+func addressed(uri string) (plain, key string, ok bool) {
+	at := strings.LastIndex(uri, addressMark)
+	if at < 0 {
+		return uri, "", false
+	}
+	return uri[:at], uri[at+len(addressMark):], true
+}
+
+// resource is one resource, or one template of them, as it is listed.
+type resource struct {
+	uri   string // as agents see it
+	own   string // as the upstream spells it
+	raw   []byte
+	route route
+}
+
+// gatherResources gives each resource the URI that agents see: its own, unless
+// another upstream has the same. Then neither keeps it, so that a read never
+// returns the other's content in silence, and who starts first never matters.
+func gatherResources(offers []Offer, of func(Offer) []Item, key string, warn func(project, text string)) []resource {
+	owners := map[string]int{}
+	for _, o := range offers {
+		for _, item := range of(o) {
+			owners[item.Name]++
+		}
+	}
+	var list []resource
+	for _, o := range offers {
+		for _, item := range of(o) {
+			r := resource{uri: item.Name, own: item.Name, raw: item.Raw, route: o.route(item.Name)}
+			if owners[item.Name] > 1 {
+				r.uri = address(item.Name, o.Key)
+				var err error
+				if r.raw, err = jsonrpc.Rename(nil, item.Raw, key, r.uri); err != nil {
+					warn(o.Project, fmt.Sprintf("%s: resource %q is left out: %v", o.Key, item.Name, err))
+					continue
+				}
+			}
+			list = append(list, r)
+		}
+	}
+	slices.SortFunc(list, func(a, b resource) int { return cmp.Compare(a.uri, b.uri) })
+	return list
+}
+
+// resourceSet is what one scope sees of the resources.
+type resourceSet struct {
+	listed, templates []resource
+	owners            []Offer // those upstreams that have resources at all
+}
+
+// seen narrows the set to the upstreams that are visible.
+func (s *resourceSet) seen(keys map[string]Offer) resourceSet {
+	visible := func(all []resource) []resource {
+		return slices.DeleteFunc(slices.Clone(all), func(r resource) bool {
+			_, there := keys[r.route.key]
+			return !there
+		})
+	}
+	return resourceSet{
+		listed: visible(s.listed), templates: visible(s.templates),
+		owners: slices.DeleteFunc(slices.Clone(s.owners), func(o Offer) bool { _, there := keys[o.Key]; return !there }),
+	}
+}
+
+// find returns whose resource a URI is, and what it is called there, or why
+// that cannot be told. A tool may have named one that is not listed: then the
+// templates count, then who else has URIs of that scheme, then who is the only
+// one that has resources.
+func (s *resourceSet) find(uri string) (route, *wire.Error) {
+	if plain, key, ok := addressed(uri); ok {
+		for _, o := range s.owners {
+			if o.Key == key {
+				return o.route(plain), nil
+			}
+		}
+	}
+	ways := []func(resource) bool{
+		func(r resource) bool { return r.uri == uri },
+		func(r resource) bool { return r.own == uri },
+	}
+	for _, same := range ways {
+		if r, err, found := only(matching(s.listed, same), uri); found {
+			return r, err
+		}
+	}
+	for _, same := range ways {
+		if r, err, found := only(matching(s.templates, same), uri); found {
+			return r, err
+		}
+	}
+	fits := func(r resource) bool { return matches(r.own, uri) }
+	if r, err, found := only(matching(s.templates, fits), uri); found {
+		return r, err
+	}
+	scheme := schemeOf(uri)
+	alike := func(r resource) bool { return scheme != "" && schemeOf(r.own) == scheme }
+	if r, err, found := only(append(matching(s.listed, alike), matching(s.templates, alike)...), uri); found {
+		return r, err
+	}
+	if len(s.owners) == 1 {
+		return s.owners[0].route(uri), nil
+	}
+	return route{}, wire.New(wire.InvalidArgument, fmt.Sprintf("no resource is at %q; list the resources", clip(uri)))
+}
+
+// matching returns the upstreams of the resources that fit.
+func matching(list []resource, fits func(resource) bool) []route {
+	var found []route
+	for _, r := range list {
+		if fits(r) {
+			found = append(found, r.route)
+		}
+	}
+	return found
+}
+
+// only returns the one upstream that routes lead to. found is false where they
+// lead nowhere; leading to several is an error that says how to tell them apart.
+func only(routes []route, uri string) (r route, e *wire.Error, found bool) {
+	var keys []string
+	for _, r := range routes {
+		if !slices.Contains(keys, r.key) {
+			keys = append(keys, r.key)
+		}
+	}
+	switch len(keys) {
+	case 0:
+		return route{}, nil, false
+	case 1:
+		return routes[0].to(uri), nil, true
+	}
+	slices.Sort(keys)
+	return route{}, wire.New(wire.InvalidArgument, fmt.Sprintf("%d upstreams have %q; say which: %q or the like for %s",
+		len(keys), clip(uri), address(clip(uri), keys[0]), strings.Join(keys, ", "))), true
+}
+
+// schemeOf returns the scheme of a URI, "" for none.
+func schemeOf(uri string) string {
+	scheme, _, ok := strings.Cut(uri, ":")
+	if !ok {
+		return ""
+	}
+	return scheme
+}
+
+// matches reports whether a URI could be one of a template: the text between
+// its expressions is there, in order. A simple expression stands for one
+// segment, any other for anything (RFC 6570).
+func matches(template, uri string) bool {
+	open := strings.IndexByte(template, '{')
+	if open < 0 {
+		return template == uri
+	}
+	shut := strings.IndexByte(template[open:], '}')
+	if shut < 0 || !strings.HasPrefix(uri, template[:open]) {
+		return false
+	}
+	simple := !strings.ContainsAny(template[open+1:open+2], "+#./;?&=,!@|")
+	rest, after := uri[open:], template[open+shut+1:]
+	for n := 0; n <= len(rest); n++ {
+		if (n > 0 || !simple) && matches(after, rest[n:]) {
+			return true
+		}
+		if n < len(rest) && simple && rest[n] == '/' {
+			return false
+		}
+	}
+	return false
+}
