@@ -29,12 +29,18 @@ type Upstream interface {
 
 // Offer is what one upstream brings to a catalog.
 type Offer struct {
-	Key          string
-	Project      string // the one whose callers see it, "" for everybody
-	Upstream     Upstream
+	Key      string
+	Project  string // the one whose callers see it, "" for everybody
+	Upstream Upstream
+	// Open makes an upstream of a session's own; nil where all sessions share
+	// Upstream (MCP-5).
+	Open         func(Peer) Private
 	Instructions string
 	// Each list has what it names once.
 	Tools, Prompts, Resources, Templates []Item
+	// Offers reports whether a tool is offered at all; nil offers every one. It is
+	// asked of those that are listed, and of calls to those that never were.
+	Offers func(tool string) bool
 	// HasResources is true for one that announced any, listed or not, and
 	// Completes for one that completes arguments.
 	HasResources, Completes bool
@@ -76,14 +82,17 @@ type route struct {
 	up       Upstream
 	key      string
 	project  string
-	name     []byte   // the upstream's own name as raw JSON
-	own      *OwnTool // a tool of the endpoint itself; the rest is empty then
-	complete bool     // the upstream completes arguments
+	name     []byte             // the upstream's own name as raw JSON
+	open     func(Peer) Private // nil for an upstream that all sessions share
+	own      *OwnTool           // a tool of the endpoint itself; the rest is empty then
+	complete bool               // the upstream completes arguments
 }
+
+func (o Offer) offers(tool string) bool { return o.Offers == nil || o.Offers(tool) }
 
 // route returns the way to what o calls name.
 func (o Offer) route(name string) route {
-	return route{up: o.Upstream, key: o.Key, project: o.Project, name: wire.AppendQuoted(nil, name), complete: o.Completes}
+	return route{up: o.Upstream, open: o.Open, key: o.Key, project: o.Project, name: wire.AppendQuoted(nil, name), complete: o.Completes}
 }
 
 // to returns the same way to another name.
@@ -160,7 +169,7 @@ func (c *Catalog) find(name string) (route, *wire.Error) {
 			Message: fmt.Sprintf("upstream %q is stopped; `harness start mcp.%s` starts it", key, key),
 		}
 	}
-	if !o.Known {
+	if !o.Known && o.offers(tool) {
 		return o.route(tool), nil
 	}
 	return route{}, &wire.Error{Code: wire.UnknownTool, Message: fmt.Sprintf("upstream %q has no tool %q; list the tools again", key, clip(tool)), Upstream: key}

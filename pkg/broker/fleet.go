@@ -116,6 +116,9 @@ func (r *realm) name(own []OwnTool, warn func(project, text string)) error {
 	var tools []tool
 	for _, o := range r.offers {
 		for _, t := range o.Tools {
+			if !o.offers(t.Name) {
+				continue
+			}
 			originals = append(originals, Original{Key: o.Key, Name: t.Name})
 			tools = append(tools, tool{o, t})
 		}

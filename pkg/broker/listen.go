@@ -24,7 +24,10 @@ type Logger interface {
 }
 
 // topic is one resource of one upstream that sessions are subscribed to.
-type topic struct{ project, key, uri string }
+type topic struct {
+	project, key, uri string
+	of                *session // whose own upstream it is, nil for a shared one
+}
 
 // subscription is who hears of a topic.
 type subscription struct {
@@ -34,9 +37,12 @@ type subscription struct {
 }
 
 // topic is what a route to a resource is about.
-func (r route) topic() topic {
+func (r route) topic(s *session) topic {
 	uri, _ := jsonrpc.Unquote(r.name) // harness quoted it
-	return topic{r.project, r.key, uri}
+	if r.open == nil {
+		s = nil
+	}
+	return topic{r.project, r.key, uri, s}
 }
 
 // subscription relays a subscribe or unsubscribe, unless the upstream has
@@ -71,10 +77,10 @@ func (s *session) settleLocked(c *jsonrpc.Call) {
 func (b *Broker) subscribe(s *session, r route, asked []byte) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	sub := b.topics[r.topic()]
+	sub := b.topics[r.topic(s)]
 	if sub == nil || sub.up != r.up {
 		sub = &subscription{up: r.up, heard: map[*session][]byte{}}
-		b.topics[r.topic()] = sub
+		b.topics[r.topic(s)] = sub
 	}
 	sub.heard[s] = asked
 }
@@ -84,7 +90,7 @@ func (b *Broker) subscribe(s *session, r route, asked []byte) {
 func (b *Broker) join(s *session, r route, asked []byte) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	sub := b.topics[r.topic()]
+	sub := b.topics[r.topic(s)]
 	if sub == nil || sub.up != r.up {
 		return false
 	}
@@ -97,13 +103,13 @@ func (b *Broker) join(s *session, r route, asked []byte) bool {
 func (b *Broker) leave(s *session, r route, _ []byte) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	sub := b.topics[r.topic()]
+	sub := b.topics[r.topic(s)]
 	if sub == nil || sub.up != r.up {
 		return false
 	}
 	delete(sub.heard, s)
 	if len(sub.heard) == 0 {
-		delete(b.topics, r.topic())
+		delete(b.topics, r.topic(s))
 	}
 	return len(sub.heard) > 0
 }
@@ -121,7 +127,7 @@ func (b *Broker) leaveAll(s *session) {
 	}
 	b.mu.Unlock()
 	for t, up := range over {
-		if u, ok := up.(Subscriber); ok {
+		if u, ok := up.(Subscriber); ok && t.of == nil {
 			u.Unsubscribe(t.uri)
 		}
 	}
@@ -132,22 +138,31 @@ func (b *Broker) leaveAll(s *session) {
 // see the upstream and want that much (MCP-4). It runs on the goroutine that
 // reads the upstream, does not block, and keeps nothing of line.
 func (b *Broker) Hear(project, key string, line []byte, m *jsonrpc.Message) {
+	b.hear(nil, project, key, line, m)
+}
+
+// hear is Hear of an upstream that works for one session, nil for all.
+func (b *Broker) hear(only *session, project, key string, line []byte, m *jsonrpc.Message) {
 	switch string(m.Method.In(line)) {
 	case `"notifications/resources/updated"`:
-		b.updated(project, key, line, m)
+		b.updated(only, project, key, line, m)
 	case `"notifications/message"`:
-		b.logged(project, key, line, m)
+		b.logged(only, project, key, line, m)
+	case `"notifications/elicitation/complete"`:
+		if only != nil {
+			only.tell(project, key, 0, func(dst []byte) []byte { return append(dst, line...) })
+		}
 	}
 }
 
-func (b *Broker) updated(project, key string, line []byte, m *jsonrpc.Message) {
+func (b *Broker) updated(only *session, project, key string, line []byte, m *jsonrpc.Message) {
 	uri, err := jsonrpc.Unquote(m.URI.In(line))
 	if err != nil {
 		return
 	}
 	b.mu.Lock()
 	heard := map[*session][]byte{}
-	if sub := b.topics[topic{project, key, uri}]; sub != nil {
+	if sub := b.topics[topic{project, key, uri, only}]; sub != nil {
 		for s, asked := range sub.heard {
 			heard[s] = asked
 		}
@@ -160,7 +175,7 @@ func (b *Broker) updated(project, key string, line []byte, m *jsonrpc.Message) {
 	}
 }
 
-func (b *Broker) logged(project, key string, line []byte, m *jsonrpc.Message) {
+func (b *Broker) logged(only *session, project, key string, line []byte, m *jsonrpc.Message) {
 	params := m.Params.In(line)
 	at, found, err := jsonrpc.Member(params, "level")
 	if err != nil || !found {
@@ -174,7 +189,11 @@ func (b *Broker) logged(project, key string, line []byte, m *jsonrpc.Message) {
 	if !known {
 		return
 	}
-	for _, s := range b.snapshot() {
+	hearers := []*session{only}
+	if only == nil {
+		hearers = b.snapshot()
+	}
+	for _, s := range hearers {
 		s.tell(project, key, level, func(dst []byte) []byte { return append(dst, line...) })
 	}
 }
@@ -233,6 +252,7 @@ func (s *session) setLevel(line []byte, m *jsonrpc.Message) {
 	s.level = level
 	s.mu.Unlock()
 	s.b.setLevels()
+	s.eachPrivate(func(p Private) { p.SetLevel(params.Level) })
 	s.result(m.ID.In(line), []byte("{}"))
 }
 

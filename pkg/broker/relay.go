@@ -35,6 +35,7 @@ func (s *session) call(line []byte, m *jsonrpc.Message) {
 // the agent's id first.
 func (s *session) relay(r route, method string, at jsonrpc.Span, line []byte, m *jsonrpc.Message) {
 	id := m.ID.In(line)
+	r = s.ownRoute(r)
 	f := &inflight{call: jsonrpc.NewCall(s, id, m.ProgressToken.In(line)), up: r.up, of: r}
 	f.call.Key, f.call.Method, f.call.Name = r.key, method, jsonrpc.Edit{At: at, With: r.name}
 	if method == "resources/subscribe" {

@@ -150,6 +150,9 @@ func (s *session) resourceRoute(line []byte, m *jsonrpc.Message, method string) 
 	if e != nil {
 		s.fail(id, wire.ResourceNotFound, e)
 	}
+	if e == nil {
+		r = s.ownRoute(r)
+	}
 	return r, e == nil
 }
 

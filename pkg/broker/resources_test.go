@@ -134,8 +134,8 @@ func TestSession_UpstreamPromptsStandBesideFiles(t *testing.T) {
 	for params, want := range map[string]string{
 		`{"ref":{"type":"ref/prompt","name":"greet"},"argument":{"name":"who","value":"x"}}`: `"result":{"completion":{"values":[],"total":0,"hasMore":false}}`,
 		`{"ref":{"type":"ref/prompt","name":"none"},"argument":{"name":"who","value":"x"}}`:  `-32602`,
-		`{"argument":{"name":"who","value":"x"}}`:                                             `-32602`,
-		`{"ref":{"type":"ref/resource","uri":"x:1"}}`:                                         `-32602`,
+		`{"argument":{"name":"who","value":"x"}}`:                                            `-32602`,
+		`{"ref":{"type":"ref/resource","uri":"x:1"}}`:                                        `-32602`,
 	} {
 		if got := s.ask(4, "completion/complete", params); !strings.Contains(got, want) {
 			t.Errorf("%s: %s", params, got)

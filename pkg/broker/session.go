@@ -34,6 +34,11 @@ type session struct {
 	initialized bool                          // notifications may be sent
 	told        [wire.Kinds][sha256.Size]byte // what the session was last shown or told of
 	level       severity                      // of the log messages it wants
+	questions   questions
+	privates    map[string]Private // upstreams of its own, by project and key
+	over        bool               // nothing can be asked of it any more
+	// capabilities are what the agent can be asked, by name, as raw JSON.
+	capabilities map[string]json.RawMessage
 }
 
 // inflight is one relayed call and where it went.
@@ -46,7 +51,7 @@ type inflight struct {
 }
 
 func newSession(b *Broker, id string, edge Edge, caller Caller) *session {
-	return &session{b: b, id: id, since: time.Now(), edge: edge, who: caller, calls: map[string]*inflight{}}
+	return &session{b: b, id: id, since: time.Now(), edge: edge, who: caller, calls: map[string]*inflight{}, questions: newQuestions(), privates: map[string]Private{}}
 }
 
 func (s *session) describe() SessionInfo {
@@ -108,8 +113,10 @@ func (s *session) close() {
 	for _, f := range left {
 		f.up.Cancel(f.call, nil)
 	}
+	s.abandon()
 	s.own.Wait()
 	s.b.leaveAll(s)
+	s.eachPrivate(Private.Close)
 	s.b.opt.Event(Event{Kind: "session", Session: s.id, Message: "ended"})
 }
 
@@ -159,7 +166,7 @@ func (s *session) line(line []byte) {
 	case jsonrpc.Notification:
 		s.notification(line, m)
 	case jsonrpc.Response:
-		// The endpoint asks agents nothing yet, so nothing waits for it.
+		s.answer(line, m)
 	default:
 		s.plain(m.ReplyID(line), wire.InvalidRequest, "invalid request: neither a request with an id, nor a notification, nor a response")
 	}
@@ -239,6 +246,10 @@ func (s *session) notification(line []byte, m *jsonrpc.Message) {
 		s.notify()
 	case "notifications/cancelled":
 		s.cancel(line, m)
+	case "notifications/progress":
+		s.advance(line, m)
+	case "notifications/roots/list_changed":
+		s.eachPrivate(func(p Private) { p.Notify(line) })
 	}
 }
 
@@ -264,7 +275,7 @@ func (s *session) greet(line []byte, m *jsonrpc.Message) {
 		return wire.AppendInitialize(b, id, asked.ProtocolVersion, s.b.opt.Version, c.instructions)
 	})
 	s.mu.Lock()
-	s.greeted, s.client, s.told = true, client.Name, c.digests
+	s.greeted, s.client, s.told, s.capabilities = true, client.Name, c.digests, asked.Capabilities
 	s.mu.Unlock()
 	s.b.opt.Event(Event{Kind: "session", Session: s.id, Message: fmt.Sprintf("initialized by %q", client.Name)})
 }

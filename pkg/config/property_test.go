@@ -39,7 +39,7 @@ func mistakes() []mistake {
 		{"cmd = 'x'\ncmd = 'y'\n", 1, "twice"},
 		{"cmd = 'x'\nenv = { A = 1 }\n", 1, "a string"},
 		{"cmd = 'x'\nenv.HARNESS_NAME = 'x'\n", 1, "HARNESS_"},
-		{"cmd = 'x'\nisolation = 'session'\n", 1, "not supported yet"},
+		{"cmd = 'x'\nisolation = 'sessions'\n", 1, "session"},
 		{"cmd = x\n", 0, "quotes"},
 		{"cmd = 'x\nargs = []\n", 0, "invalid TOML"},
 		{"cmd = 'x'\nargs = ['a'\n", 1, "not closed"},

@@ -111,14 +111,26 @@ func changedFields(a, b any) []string {
 	return changed
 }
 
-// What is listed as not served is refused or warned of, and is a key there is.
-func TestUnsupported_NamesKnownKeys(t *testing.T) {
-	for key := range refused() {
-		if _, ok := upstreamFields()[key]; !ok {
-			t.Errorf("%s is listed as not supported and is no key of an upstream", key)
+func TestToolFilter_LetsThroughWhatIsAllowedAndNotDenied(t *testing.T) {
+	for _, tt := range []struct {
+		f    ToolFilter
+		yes  []string
+		nope []string
+	}{
+		{allTools(), []string{"a", "a/b", "ü.x"}, nil},
+		{ToolFilter{Allow: []string{"*"}, Deny: []string{"delete_*"}}, []string{"read", "undelete_x"}, []string{"delete_", "delete_a/b"}},
+		{ToolFilter{Allow: []string{"read_?", "list"}}, []string{"read_a", "list"}, []string{"read_", "read_ab", "lists"}},
+		{ToolFilter{}, nil, []string{"a"}},
+	} {
+		for _, name := range tt.yes {
+			if !tt.f.Offers(name) {
+				t.Errorf("%+v keeps %q back", tt.f, name)
+			}
 		}
-		if refused()[key](newUpstream("u", "/d", 1)) {
-			t.Errorf("the default of %s is refused", key)
+		for _, name := range tt.nope {
+			if tt.f.Offers(name) {
+				t.Errorf("%+v lets %q through", tt.f, name)
+			}
 		}
 	}
 }

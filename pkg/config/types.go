@@ -1,6 +1,11 @@
 package config
 
-import "time"
+import (
+	"path"
+	"slices"
+	"strings"
+	"time"
+)
 
 // Kind says which of the two kinds of harness.toml a source is; they share a
 // schema but not what they may say (CFG-4).
@@ -128,6 +133,17 @@ const (
 type ToolFilter struct {
 	Allow []string `json:"allow"`
 	Deny  []string `json:"deny"`
+}
+
+// Offers reports whether the filter lets a tool through: it matches one of
+// allow and none of deny.
+func (f ToolFilter) Offers(tool string) bool {
+	flat := func(s string) string { return strings.ReplaceAll(s, "/", "\x00") } // a slash is a letter like any other here
+	match := func(glob string) bool {
+		ok, err := path.Match(flat(glob), flat(tool))
+		return ok && err == nil
+	}
+	return slices.ContainsFunc(f.Allow, match) && !slices.ContainsFunc(f.Deny, match)
 }
 
 // Upstream is one [mcp.<key>] table with its defaults filled in, `~` and

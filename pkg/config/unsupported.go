@@ -9,18 +9,6 @@ import (
 // This file is the list of what the schema has and this version does not
 // serve. To serve one of these, take it out here.
 
-// refused are the keys of an upstream that would be a promise not kept, each
-// with the test for a value that asks for it: such a value is a fault. A key
-// written out with its default asks for nothing and passes.
-func refused() map[string]func(Upstream) bool {
-	return map[string]func(Upstream) bool{
-		"isolation": func(u Upstream) bool { return u.Isolation == IsolationSession },
-		"tools": func(u Upstream) bool {
-			return !slices.Equal(u.Tools.Allow, allTools().Allow) || len(u.Tools.Deny) > 0
-		},
-	}
-}
-
 // idle are the places of the keys that are checked in full and are part of the
 // desired state, but that nothing acts upon yet.
 func (l *loader) idle(cfg *Config) map[string][]place {
@@ -33,17 +21,6 @@ func (l *loader) idle(cfg *Config) map[string][]place {
 		}
 	}
 	return found
-}
-
-func (l *loader) refuseUnserved(cfg *Config) {
-	keys := refused()
-	for _, name := range sorted(cfg.Upstreams) {
-		for _, key := range sorted(keys) {
-			if keys[key](cfg.Upstreams[name]) {
-				l.fault(upstreamPlace(name).key(key), "not supported yet")
-			}
-		}
-	}
 }
 
 // enumerate joins words as a sentence does.

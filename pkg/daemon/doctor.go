@@ -44,6 +44,11 @@ func (o *ops) Checkup(ctx context.Context) (*control.Checkup, error) {
 	for _, u := range status.Upstreams {
 		checkUpstream(c, u)
 	}
+	for _, u := range o.pool.Snapshot() {
+		if u.Refused != "" {
+			c.Add(reconcile.UpstreamName(u.Key)+".isolation", control.CheckWarning, u.Refused, "")
+		}
+	}
 	for _, h := range o.List("") {
 		checkHarness(c, h)
 	}

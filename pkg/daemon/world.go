@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"crypto/sha256"
+	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -166,7 +167,7 @@ func (w *world) Progress() reconcile.Progress {
 func (w *world) Publish(d *reconcile.Desired, generation uint64) bool {
 	w.pool.Promote()
 	offers, digests := w.offers(d)
-	now := look(offers, digests, d.Prompts)
+	now := look(offers, digests, d)
 	if w.seen.same(now) {
 		w.published = digests
 		w.broker.Refresh() // a harness may see another part of it
@@ -206,15 +207,18 @@ type offered struct {
 	up             broker.Upstream
 	known, stopped bool
 	digest         [sha256.Size]byte
+	shape          string // what of its definition shows in the catalog
 }
 
-func look(offers []broker.Offer, digests map[string][sha256.Size]byte, files []prompt.Prompt) sight {
+func look(offers []broker.Offer, digests map[string][sha256.Size]byte, d *reconcile.Desired) sight {
 	s := sight{made: true}
 	for _, o := range offers {
 		full := reconcile.FullName(o.Project, o.Key)
-		s.offers = append(s.offers, offered{full, o.Upstream, o.Known, o.Stopped, digests[full]})
+		l := d.Upstreams[full].Launch
+		shape := fmt.Sprintf("%q %q %s", l.Tools.Allow, l.Tools.Deny, l.Isolation)
+		s.offers = append(s.offers, offered{full, o.Upstream, o.Known, o.Stopped, digests[full], shape})
 	}
-	for _, p := range files {
+	for _, p := range d.Prompts {
 		s.prompts = append(s.prompts, offeredPrompt{p.Project, p.Digest})
 	}
 	return s
@@ -241,7 +245,12 @@ func (w *world) offers(d *reconcile.Desired) ([]broker.Offer, map[string][sha256
 			continue
 		}
 		project, key := reconcile.SplitName(s.Key)
-		o := broker.Offer{Key: key, Project: project, Upstream: w.pool.Unit(s.Key)}
+		filter := d.Upstreams[s.Key].Launch.Tools
+		o := broker.Offer{Key: key, Project: project, Upstream: w.pool.Unit(s.Key), Offers: filter.Offers}
+		if d.Upstreams[s.Key].Launch.Isolation == config.IsolationSession {
+			template := w.pool.Unit(s.Key)
+			o.Open = func(p broker.Peer) broker.Private { return template.Private(upstream.Peer(p)) }
+		}
 		if s.Offer != nil {
 			digests[s.Key] = s.Offer.Digest
 			o.Known, o.Instructions, o.HasResources, o.Completes = true, s.Offer.Instructions, s.Offer.Can.Resources, s.Offer.Can.Complete

@@ -28,6 +28,9 @@ type board struct {
 	// hurry wakes the unit's goroutine because a deadline is nearer than the
 	// one it waits for. It must not block.
 	hurry func()
+	// tells is set where somebody waits for the board to be idle; then hurry
+	// says so too.
+	tells bool
 
 	mu    sync.Mutex
 	route route
@@ -248,6 +251,9 @@ func ticketOf(c *jsonrpc.Call) *ticket {
 func (b *board) take(c *jsonrpc.Call) {
 	t := ticketOf(c)
 	b.calls.Take(t.n)
+	if b.tells && b.calls.Len() == 0 {
+		b.hurry()
+	}
 	if to := t.conn; to != nil {
 		to.inflight--
 		if to.retired && to.inflight == 0 {

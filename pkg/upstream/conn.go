@@ -45,10 +45,18 @@ type conn struct {
 
 	m jsonrpc.Message // of the line at hand; the reader's
 
-	mu   sync.Mutex
-	asks map[string]chan<- reply // harness's own requests, by raw id
-	last uint64
+	// only is the session of a process that works for one, nil for a shared one.
+	only jsonrpc.Answerer
+	// refused is told why a question was put to nobody.
+	refused func(why string)
+
+	mu        sync.Mutex
+	asks      map[string]chan<- reply // harness's own requests, by raw id
+	last      uint64
+	questions map[string]asked // the process's own requests, by raw id
 }
+
+var _ jsonrpc.Asker = (*conn)(nil)
 
 // reply is the answer to a request of harness's own. The bytes are its own.
 type reply struct {
@@ -72,7 +80,8 @@ func (r *reply) refusal() (string, bool) {
 // wait there.
 func newConn(b *board, stdin io.Writer, limit int64, noise func(string, []byte)) *conn {
 	c := &conn{
-		board: b, noise: noise, heard: func([]byte, *jsonrpc.Message) {}, subscription: func(*conn, string, bool) {}, asks: map[string]chan<- reply{},
+		board: b, noise: noise, heard: func([]byte, *jsonrpc.Message) {}, subscription: func(*conn, string, bool) {}, refused: func(string) {},
+		asks: map[string]chan<- reply{}, questions: map[string]asked{},
 		changed: make(chan struct{}, 1), broken: make(chan error, 1), idle: make(chan struct{}, 1),
 	}
 	c.out = jsonrpc.NewWriter(stdin, jsonrpc.WriterOptions{
@@ -236,14 +245,15 @@ func (c *conn) notification(line []byte, m *jsonrpc.Message) jsonrpc.Owner {
 		}
 	case `"notifications/tools/list_changed"`, `"notifications/prompts/list_changed"`, `"notifications/resources/list_changed"`:
 		notify(c.changed)
-	case `"notifications/resources/updated"`, `"notifications/message"`:
+	case `"notifications/resources/updated"`, `"notifications/message"`, `"notifications/elicitation/complete"`:
 		c.heard(line, m)
+	case `"notifications/cancelled"`:
+		c.withdraw(line, m)
 	}
 	return nil
 }
 
-// request answers what a process asks its client. A shared upstream works for
-// many sessions, so nothing can be asked of one of them (MCP-5).
+// request answers what a process asks its client, or has a session do it.
 func (c *conn) request(line []byte, m *jsonrpc.Message) {
 	id := m.ID.In(line)
 	method, err := jsonrpc.Unquote(m.Method.In(line))
@@ -251,8 +261,12 @@ func (c *conn) request(line []byte, m *jsonrpc.Message) {
 		c.write(wire.AppendResult(nil, id, []byte("{}")))
 		return
 	}
-	c.write(wire.AppendPlainError(nil, id, wire.MethodNotFound,
-		quoted(method)+` is not relayed: with isolation = "shared" it could not be told whose session to ask`))
+	switch method {
+	case "sampling/createMessage", "elicitation/create", "roots/list":
+		c.question(method, line, m)
+	default:
+		c.write(wire.AppendPlainError(nil, id, wire.MethodNotFound, quoted(method)+" is not a method of a client"))
+	}
 }
 
 // write sends one line of harness's own. What cannot be sent shows elsewhere:

@@ -25,11 +25,15 @@ type greeting struct {
 	can          Can
 }
 
+// sharedCapabilities are what a shared upstream may ask while it works for one
+// session (MCP-5). Roots are not among them: those are asked for at the start,
+// when it works for nobody.
+const sharedCapabilities = `{"elicitation":{"form":{},"url":{}},"sampling":{}}`
+
 // initializeParams returns the params of initialize (MCP-0): the newest
-// handshake revision, and no capabilities, since nothing a shared upstream
-// asks could be relayed.
-func initializeParams(version string) []byte {
-	b := []byte(`{"protocolVersion":"` + wire.Latest + `","capabilities":{},"clientInfo":{"name":"` +
+// handshake revision, and what can be asked.
+func initializeParams(version, capabilities string) []byte {
+	b := []byte(`{"protocolVersion":"` + wire.Latest + `","capabilities":` + capabilities + `,"clientInfo":{"name":"` +
 		wire.ServerName + `","version":`)
 	return append(wire.AppendQuoted(b, version), "}}"...)
 }
@@ -81,7 +85,7 @@ func parseDiscovery(result []byte) string {
 // said of itself.
 func (l *life) greet(timeout time.Duration) (greeting, error) {
 	end := time.Now().Add(timeout)
-	answer, err := l.ask("initialize", initializeParams(l.unit.opt.Version), end)
+	answer, err := l.ask("initialize", initializeParams(l.unit.opt.Version, l.unit.capabilities()), end)
 	if errors.Is(err, errTimeout) {
 		return greeting{}, fmt.Errorf("no answer to initialize within start_timeout (%s)", timeout)
 	}

@@ -118,7 +118,11 @@ func (l *life) spawn() error {
 	l.unit.spawned(l.id, l.child.PID(), spec.Path)
 	l.conn = newConn(l.unit.board, l.child.Stdin(), 2*l.maxMessage, l.unit.journal.noise)
 	l.conn.subscription = l.unit.subscription
+	l.conn.refused = l.unit.refuse
 	l.conn.heard = func(line []byte, m *jsonrpc.Message) { l.unit.opt.Heard(l.unit.key, line, m) }
+	if p := l.unit.private; p != nil {
+		l.conn.heard, l.conn.only = p.peer.Heard, p.peer.Answerer
+	}
 	l.stdout = &tail{src: l.child.Stdout()}
 	l.unit.group.Go(l.readStdout)
 	l.unit.group.Go(l.readStderr)
@@ -163,8 +167,7 @@ func (l *life) crash(err error) {
 		grace = min(grace, l.launch.RestartDelay)
 	}
 	o := l.unit.exited(l.id, reason)
-	deliver(l.unit.board.cutAll(l.conn, o))
-	_ = l.conn.out.Close() // it never fails
+	l.cut(o)
 	l.child.Stop(grace)
 }
 
@@ -190,9 +193,16 @@ func (l *life) leave() {
 	} else if err != nil {
 		why = err.Error()
 	}
-	deliver(l.unit.board.cutAll(l.conn, l.unit.outage(why)))
-	_ = l.conn.out.Close() // it never fails
+	l.cut(l.unit.outage(why))
 	l.child.Stop(l.unit.stopGrace())
+}
+
+// cut ends the connection: calls that are left are told, and what the process
+// asked is taken back.
+func (l *life) cut(o outage) {
+	deliver(l.unit.board.cutAll(l.conn, o))
+	l.conn.withdrawAll()
+	_ = l.conn.out.Close() // it never fails
 }
 
 // drain waits until no call is under way, nil, or the time for it is over,
@@ -243,8 +253,7 @@ func (l *life) abandon() {
 	if l.conn == nil {
 		return
 	}
-	deliver(l.unit.board.cutAll(l.conn, o))
-	_ = l.conn.out.Close() // it never fails
+	l.cut(o)
 	l.child.Stop(0)
 	l.clear()
 }

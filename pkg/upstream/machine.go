@@ -32,6 +32,10 @@ type machine struct {
 	lives   map[lifeID]role
 	last    lifeID
 	enabled bool
+	// solo is set for the process of one session.
+	solo bool
+	// refused is why the last question of a process was put to nobody.
+	refused string
 	closing bool // the daemon ends: nothing is spawned any more
 	effects []effect
 }
@@ -113,7 +117,31 @@ func (m *machine) reseat(l config.Launch, known *Offer) {
 		offer = m.main.offer.kept()
 	}
 	m.main = newSeat(l, offer, known != nil, ahead)
-	m.main.idle = !l.Prestart && known != nil
+	m.main.idle = (!l.Prestart || m.isolated()) && known != nil
+	m.refused = ""
+}
+
+// isolated reports whether the sessions have processes of their own; then this
+// one is only there to learn what they offer.
+func (m *machine) isolated() bool {
+	return !m.solo && m.main.launch.Isolation == config.IsolationSession
+}
+
+// rest ends a process that was there to learn.
+func (m *machine) rest() {
+	if !m.isolated() || m.main.life == 0 {
+		return
+	}
+	m.emit(retire{m.main.life, 0})
+	m.main.rest()
+}
+
+// learn takes over what the process of a session has listed.
+func (m *machine) learn(l config.Launch, offer *Offer) {
+	if m.enabled && sameSpawn(l, m.main.launch) && !sameContent(m.main.offer, offer) {
+		m.main.offer, m.main.learnt = offer, true
+		m.emit(save{m.main.launch, offer})
+	}
 }
 
 // swap starts l beside what is in force (HOT-4). The definition in force makes
@@ -166,7 +194,7 @@ func (m *machine) update(l config.Launch) {
 		s = m.next
 	}
 	m.define(s, withLiveKeys(s.launch, l))
-	if l.Prestart {
+	if l.Prestart && !m.isolated() && !m.solo {
 		s.idle = false
 	}
 }
@@ -252,6 +280,7 @@ func (m *machine) promote() bool {
 	m.lives[m.main.life] = serving
 	m.emit(save{m.main.launch, m.main.offer})
 	m.emit(tell{"the changed definition is in service"})
+	m.rest()
 	return true
 }
 
@@ -304,6 +333,9 @@ func (m *machine) listing(id lifeID, offer *Offer, failure string) {
 	s.phase, s.offer, s.learnt = listed, offer, true
 	if news && s == &m.main {
 		m.emit(save{s.launch, offer})
+	}
+	if s == &m.main {
+		m.rest()
 	}
 }
 

@@ -139,6 +139,7 @@ func (p *Pool) Start(l config.Launch, nonce uint64) {
 		defer p.supervisor.Add(u)
 	}
 	u.apply(func(m *machine, _ time.Time) { m.start(l, nonce, known) })
+	u.spread()
 }
 
 // Swap starts a changed definition beside the one in force (HOT-4). It drops
@@ -175,6 +176,7 @@ func (p *Pool) SetLimits(s config.Server) {
 	p.limits = limitsOf(s)
 	for _, u := range p.units {
 		u.apply(func(m *machine, _ time.Time) { m.limits = p.limits })
+		u.spread()
 	}
 }
 
@@ -200,7 +202,7 @@ func (p *Pool) Snapshot() []Status {
 	units := p.all()
 	list := make([]Status, len(units))
 	for i, u := range units {
-		list[i] = *u.view.Load()
+		list[i] = u.embrace(*u.view.Load())
 	}
 	return list
 }
@@ -219,6 +221,7 @@ func (p *Pool) change(key string, change func(m *machine, now time.Time)) {
 	defer p.mu.RUnlock()
 	if u := p.units[key]; u != nil {
 		u.apply(change)
+		u.spread()
 	}
 }
 
@@ -249,7 +252,7 @@ func (p *Pool) remove(u *Unit) bool {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !u.over() {
+	if !u.over() || len(u.family()) > 0 {
 		return false
 	}
 	delete(p.units, u.key)

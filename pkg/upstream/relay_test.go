@@ -47,7 +47,7 @@ func TestRelay_AnswersRequestsOfTheUpstreamItself(t *testing.T) {
 		a.call(u, "ask", "{}").wait(t)
 		time.Sleep(time.Second)
 		got := r.log()
-		for _, want := range []string{`answer "q1" {}`, `answer "q2" {"code":-32601`, "isolation"} {
+		for _, want := range []string{`answer "q1" {}`, `answer "q2" {"code":-32603`, "isolation"} {
 			if !strings.Contains(got, want) {
 				t.Errorf("%q is not in what the upstream was told:\n%s", want, got)
 			}

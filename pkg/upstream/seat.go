@@ -85,6 +85,13 @@ func (s *seat) cameUp(now time.Time) {
 	s.phase, s.since, s.down, s.err, s.fresh = up, now, "", "", false
 }
 
+// rest takes the life out of the seat until its next use.
+func (s *seat) rest() {
+	s.ahead = map[lifeID]bool{s.life: true}
+	s.life, s.phase, s.pid, s.since = 0, vacant, 0, time.Time{}
+	s.idle, s.fresh = true, false
+}
+
 // exit takes the life out of the seat and lets the policy say when the next
 // one starts (LIF-2).
 func (s *seat) exit(now time.Time, chance float64, reason string) {

@@ -66,6 +66,9 @@ type Status struct {
 	// that process came up or its first try failed, or there is nothing to
 	// wait for (HOT-6).
 	Answered bool
+	// Refused is why the last thing that it asked its client was asked of
+	// nobody, "" for nothing (MCP-5).
+	Refused string
 }
 
 // Event is something that happened to an upstream, for whoever watches.
@@ -139,6 +142,7 @@ func (m *machine) status() Status {
 		Key: m.main.launch.Key, Launch: m.main.launch, Nonce: m.nonce, State: m.state(), Enabled: m.enabled,
 		PID: m.main.pid, Restarts: max(0, m.main.spawns-1), Error: m.main.err, NextRetry: m.main.nextRetry(),
 		Instances: len(m.lives), Offer: m.main.offer, Answered: m.main.answered || m.main.idle,
+		Refused: m.refused,
 	}
 	if m.next != nil {
 		pending := m.next.launch

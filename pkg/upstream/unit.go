@@ -21,6 +21,7 @@ import (
 // for is done by the goroutine in Serve, in order.
 type Unit struct {
 	key     string
+	pool    *Pool
 	opt     *Options
 	log     *slog.Logger
 	spawner spawner
@@ -38,6 +39,10 @@ type Unit struct {
 	m      machine
 	lives  map[lifeID]*life
 	outbox []effect // decided on, not yet done
+	// children are the units of sessions that this one gave out.
+	children map[*Unit]struct{}
+	// private is of such a unit, nil for one that all sessions share.
+	private *private
 	// standing is what sessions have asked for that outlives a process.
 	standing standing
 }
@@ -51,7 +56,7 @@ func (report) effect() {}
 func newUnit(key string, p *Pool) *Unit {
 	log := p.opt.Logger.With("upstream", key)
 	u := &Unit{
-		key: key, opt: &p.opt, log: log, spawner: p.spawner, keep: p.keeper.put, leave: p.remove,
+		key: key, pool: p, children: map[*Unit]struct{}{}, opt: &p.opt, log: log, spawner: p.spawner, keep: p.keeper.put, leave: p.remove,
 		journal: openJournal(p.opt.LogDir, key, log), wake: make(chan struct{}, 1),
 		m: machine{limits: p.limits, lives: map[lifeID]role{}}, lives: map[lifeID]*life{},
 	}
@@ -91,6 +96,7 @@ func (u *Unit) apply(change func(m *machine, now time.Time)) {
 	now := time.Now()
 	change(&u.m, now)
 	u.m.advance(now)
+	u.whenIdle(&u.m)
 	old, s := u.view.Load(), u.m.status()
 	u.queue(old.State, &s, now)
 	differs := !reflect.DeepEqual(*old, s)
@@ -196,6 +202,7 @@ func (u *Unit) over() bool {
 // again, and it goes on where it was.
 func (u *Unit) Serve(ctx context.Context) error {
 	for {
+		u.ripen()
 		u.perform()
 		failed, deadline := u.board.expire(time.Now())
 		deliver(failed)
@@ -245,7 +252,9 @@ func (u *Unit) shutdown() {
 func (u *Unit) finish() {
 	u.group.Wait()
 	u.perform()
-	u.journal.close()
+	if u.private == nil {
+		u.journal.close()
+	}
 }
 
 // perform empties the outbox. An effect is taken out before it is done, so
