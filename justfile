@@ -6,9 +6,9 @@ check:
 test *args="./...":
     go test -race {{args}}
 
-# Build the binary into bin/
+# Build the binary into bin/, static: it starts in less time than one that has to be linked first
 build:
-    go build -o bin/harness ./cmd/harness
+    CGO_ENABLED=0 go build -o bin/harness ./cmd/harness
 
 # The chosen linters and formatters (five minutes to build the first time)
 lint:

@@ -81,11 +81,14 @@ var build = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	path := filepath.Join(dir, "harness")
-	args := []string{"build", "-o", path}
+	cmd := exec.Command("go", "build", "-o", path)
 	if raceEnabled {
-		args = append(args, "-race")
+		cmd.Args = append(cmd.Args, "-race")
+	} else {
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // as it is installed
 	}
-	out, err := exec.Command("go", append(args, "harness/cmd/harness")...).CombinedOutput()
+	cmd.Args = append(cmd.Args, "harness/cmd/harness")
+	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("build harness: %w\n%s", err, out)
 	}

@@ -2,6 +2,7 @@ package baseline
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 )
@@ -26,7 +27,9 @@ func roles(name string) func(args []string) error {
 // and a working directory inside the module.
 func Build(dir string) (string, error) {
 	path := filepath.Join(dir, "baseline")
-	out, err := exec.Command("go", "test", "-c", "-o", path, "harness/integration/bench/baseline").CombinedOutput()
+	cmd := exec.Command("go", "test", "-c", "-o", path, "harness/integration/bench/baseline")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // static, as harness is
+	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("build the baselines: %w\n%s", err, out)
 	}
