@@ -27,7 +27,7 @@ type Host struct {
 	self    entry
 
 	looks  shared
-	wake   chan struct{} // capacity 1: look soon, and write the record if it is stale
+	wake   chan struct{} // capacity 1: something was started, look soon
 	stop   chan struct{}
 	idle   sync.WaitGroup
 	closed sync.Once

@@ -17,19 +17,25 @@ const (
 	restFactor  = 20 // rest this many times what the look took
 )
 
-// watch looks now and then, and when asked to or when a child has died.
+// watch looks now and then, soon after a start, and when a child has died.
 func (h *Host) watch(deaths <-chan os.Signal) {
-	pause := soonestLook
+	pause, next := soonestLook, time.Now()
 	for {
 		var due <-chan time.Time
 		if len(h.live()) > 0 {
-			due = time.After(pause)
+			due = time.After(time.Until(next))
 		}
 		select {
 		case <-h.stop:
 			return
 		case <-h.wake:
+			// What has just been started has forked nothing yet, and needs the
+			// processors itself (PRF-4).
 			pause = soonestLook
+			if soon := time.Now().Add(pause); due == nil || soon.Before(next) {
+				next = soon
+			}
+			continue
 		case <-deaths:
 		case <-due:
 			pause = min(2*pause, latestLook)
@@ -40,6 +46,7 @@ func (h *Host) watch(deaths <-chan os.Signal) {
 			h.commit()
 		}
 		h.record.sync()
+		next = time.Now().Add(pause)
 		select {
 		case <-h.stop:
 			return
