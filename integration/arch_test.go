@@ -138,8 +138,7 @@ var rooms = map[string]room{
 		does: "an MCP server that misbehaves on request",
 	},
 	"integration/fakemodel": {
-		does:  "stands in for the model APIs that agent CLIs speak to",
-		knows: []string{"integration/fakeup", "pkg/adapter"},
+		does: "stands in for the model APIs that agent CLIs speak to",
 	},
 	"integration/bench": {
 		does:  "measures the real binary against a lower bound of its own",

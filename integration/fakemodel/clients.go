@@ -7,8 +7,11 @@ import "fmt"
 type Client struct {
 	// Program is the command's name.
 	Program string
-	// Args make it work off one prompt and end.
-	Args []string
+	// Say are the arguments that make it work off one text and end.
+	Say func(text string) []string
+	// Prompt are those that make it work off a prompt of the server harness,
+	// with one argument. It is nil where the CLI knows no prompts of servers.
+	Prompt func(name, argument string) []string
 	// Env has NAME=value of what it needs in its environment.
 	Env []string
 	// Home has the files it needs in its home directory, by path below it.
@@ -19,9 +22,14 @@ type Client struct {
 // Clients returns the CLIs that are known, for a model at url, such as
 // http://127.0.0.1:1234.
 func Clients(url string) []Client {
+	claude := func(text string) []string { return []string{"-p", text} }
+	opencode := []string{"run", "-m", "fake/none"}
+	// Without the name of a model it asks another one first which to take.
+	gemini := func(text string) []string { return []string{"-m", "gemini-2.5-flash", "-p", text} }
 	return []Client{
 		{
-			Program: "claude", Args: []string{"-p", "go on"},
+			Program: "claude", Say: claude,
+			Prompt: func(name, argument string) []string { return claude("/mcp__harness__" + name + " " + argument) },
 			Env: []string{
 				"ANTHROPIC_BASE_URL=" + url, "ANTHROPIC_API_KEY=none",
 				// Else it offers a tool to search for tools, instead of them.
@@ -31,24 +39,27 @@ func Clients(url string) []Client {
 		},
 		{
 			Program: "codex",
-			Args: []string{
-				"exec", "--skip-git-repo-check", "-c", "model=none", "-c", "model_provider=fake",
-				"-c", fmt.Sprintf(`model_providers.fake={name="fake",base_url="%s/v1",env_key="FAKE_KEY",wire_api="responses"}`, url),
-				"go on",
+			Say: func(text string) []string {
+				return []string{
+					"exec", "--skip-git-repo-check", "-c", "model=none", "-c", "model_provider=fake",
+					"-c", fmt.Sprintf(`model_providers.fake={name="fake",base_url="%s/v1",env_key="FAKE_KEY",wire_api="responses"}`, url),
+					text,
+				}
 			},
 			Env: []string{"FAKE_KEY=none"},
 		},
 		{
-			Program: "opencode", Args: []string{"run", "-m", "fake/none", "go on"},
-			Env: []string{"OPENCODE_DISABLE_AUTOUPDATE=1"},
+			Program: "opencode", Say: func(text string) []string { return append(opencode, text) },
+			Prompt: func(name, argument string) []string { return append(opencode, "--command", "harness:"+name, argument) },
+			Env:    []string{"OPENCODE_DISABLE_AUTOUPDATE=1"},
 			Home: map[string]string{".config/opencode/opencode.json": fmt.Sprintf(
 				`{"provider":{"fake":{"npm":"@ai-sdk/openai-compatible","name":"fake","options":{"baseURL":"%s/v1","apiKey":"none"},"models":{"none":{"name":"none"}}}}}`, url)},
 		},
 		{
-			// Without the name of a model it asks another one first which to take.
-			Program: "gemini", Args: []string{"-m", "gemini-2.5-flash", "-p", "go on"},
-			Env:  []string{"GOOGLE_GEMINI_BASE_URL=" + url, "GEMINI_API_KEY=none", "GEMINI_CLI_TRUST_WORKSPACE=true"},
-			Home: map[string]string{".gemini/settings.json": `{"security":{"auth":{"selectedType":"gemini-api-key"}},"general":{"disableAutoUpdate":true},"privacy":{"usageStatisticsEnabled":false}}`},
+			Program: "gemini", Say: gemini,
+			Prompt: func(name, argument string) []string { return gemini("/" + name + " " + argument) },
+			Env:    []string{"GOOGLE_GEMINI_BASE_URL=" + url, "GEMINI_API_KEY=none", "GEMINI_CLI_TRUST_WORKSPACE=true"},
+			Home:   map[string]string{".gemini/settings.json": `{"security":{"auth":{"selectedType":"gemini-api-key"}},"general":{"disableAutoUpdate":true},"privacy":{"usageStatisticsEnabled":false}}`},
 		},
 	}
 }

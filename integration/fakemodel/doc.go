@@ -15,8 +15,10 @@
 // before it, and some change characters.
 //
 // A planned tool that is not offered ends the plan: the model says so instead
-// of calling, and the test sees it in [Model.Err]. Waiting would hide that an
-// agent never heard of a tool.
+// of calling, and the test sees it in [Model.Err]. Where an agent is to hear of
+// a tool while it works, the model waits by calling another one, a limited
+// number of times: an agent looks for changes between two calls, and how many it
+// takes is its own affair. Only a plan that says so calls what is not on offer.
 //
 // A request without tools is no turn of the plan. CLIs ask for titles and
 // summaries on the side, which get a word of text.

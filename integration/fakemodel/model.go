@@ -17,6 +17,15 @@ type Call struct {
 	Tool string
 	// Args are the arguments, a JSON object; "" for none.
 	Args string
+	// Before runs before the agent is told of the call, which waits for it.
+	Before func()
+	// Until is the end of a name that the model calls, without arguments, as
+	// long as no tool is on offer that ends in Tool: an agent hears of a new
+	// one while it works.
+	Until string
+	// Like is the end of a name on offer that the call is spelled like where no
+	// tool is on offer that ends in Tool: it is called all the same.
+	Like string
 }
 
 // Turn is one request in which the model could call a tool.
@@ -27,6 +36,8 @@ type Turn struct {
 	Tools []string
 	// Called is the tool that the model called, "" if it spoke instead.
 	Called string
+	// Body is the request as it was sent.
+	Body []byte
 }
 
 // Result is what came of a call that the model made.
@@ -46,6 +57,9 @@ type Model struct {
 	turns  []Turn
 	strays []string
 	err    error
+	spare  int           // calls that were made besides the plan
+	over   chan struct{} // closed once there is nothing more to call
+	ended  bool
 }
 
 // made is a call that was made.
@@ -55,7 +69,10 @@ type made struct {
 }
 
 // New returns a model that makes the calls of plan, then says that it is done.
-func New(plan ...Call) *Model { return &Model{plan: plan} }
+func New(plan ...Call) *Model { return &Model{plan: plan, over: make(chan struct{})} }
+
+// Over is closed when the model has said that it is done, or why it is not.
+func (m *Model) Over() <-chan struct{} { return m.over }
 
 // Turns returns what the model was asked so far, as far as there were tools.
 func (m *Model) Turns() []Turn {
@@ -136,7 +153,15 @@ type reply struct {
 func callID(n int) string { return fmt.Sprintf("call_%d", n) }
 
 // next decides what to say in a turn.
-func (m *Model) next(api string, a ask) reply {
+func (m *Model) next(api string, body []byte, a ask) reply {
+	r, before := m.decide(api, body, a)
+	if before != nil {
+		before()
+	}
+	return r
+}
+
+func (m *Model) decide(api string, body []byte, a ask) (r reply, before func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, r := range a.results {
@@ -147,36 +172,65 @@ func (m *Model) next(api string, a ask) reply {
 		}
 	}
 	if len(a.tools) == 0 {
-		return reply{id: "aside", text: "fine"}
+		return reply{id: "aside", text: "fine"}, nil
 	}
-	turn := Turn{API: api}
+	turn := Turn{API: api, Body: body}
 	for _, t := range a.tools {
 		turn.Tools = append(turn.Tools, t.String())
 	}
-	r := m.step(a.tools)
+	r, before = m.step(a.tools)
 	turn.Called = r.tool.String()
 	m.turns = append(m.turns, turn)
-	return r
+	return r, before
 }
 
+// patience is how often the model calls something else while it waits for a
+// tool.
+const patience = 200
+
 // step takes the next call of the plan.
-func (m *Model) step(offered []tool) reply {
+func (m *Model) step(offered []tool) (r reply, before func()) {
 	n := len(m.made)
 	if m.err != nil || n == len(m.plan) {
-		return reply{id: "end", text: "done"}
+		return m.end("done"), nil
 	}
 	c := m.plan[n]
-	i := slices.IndexFunc(offered, func(t tool) bool { return strings.HasSuffix(t.String(), c.Tool) })
-	if i < 0 {
-		m.err = fmt.Errorf("no tool on offer ends in %q", c.Tool)
-		return reply{id: "end", text: m.err.Error()}
+	t, ok := find(offered, c.Tool)
+	if other, there := find(offered, c.Until); !ok && c.Until != "" && there && m.spare < patience {
+		m.spare++
+		return reply{id: fmt.Sprintf("spare_%d", m.spare), tool: other, args: json.RawMessage("{}")}, nil
 	}
-	m.made = append(m.made, made{tool: offered[i].String()})
+	if like, there := find(offered, c.Like); !ok && c.Like != "" && there {
+		t, ok = tool{like.space, strings.TrimSuffix(like.name, c.Like) + c.Tool}, true
+	}
+	if !ok {
+		m.err = fmt.Errorf("no tool on offer ends in %q", c.Tool)
+		return m.end(m.err.Error()), nil
+	}
+	m.made = append(m.made, made{tool: t.String()})
 	args := json.RawMessage(c.Args)
 	if c.Args == "" {
 		args = json.RawMessage("{}")
 	}
-	return reply{id: callID(n), tool: offered[i], args: args}
+	return reply{id: callID(n), tool: t, args: args}, c.Before
+}
+
+// end is what the model says last, and whenever it is asked again.
+func (m *Model) end(text string) reply {
+	if !m.ended {
+		m.ended = true
+		close(m.over)
+	}
+	return reply{id: "end", text: text}
+}
+
+// find returns the first tool whose name has that end.
+func find(offered []tool, end string) (tool, bool) {
+	i := slices.IndexFunc(offered, func(t tool) bool { return strings.HasSuffix(t.String(), end) })
+	if i < 0 {
+		return tool{}, false
+	}
+	return offered[i], true
 }
 
 // limit bounds one request.
@@ -219,7 +273,7 @@ func (m *Model) converse(w http.ResponseWriter, a api, path string, body []byte)
 		return
 	}
 	s := &stream{w: w}
-	rep := m.next(a.name, q)
+	rep := m.next(a.name, body, q)
 	if q.stream {
 		w.Header().Set("Content-Type", "text/event-stream")
 		a.stream(s, q, rep)

@@ -2,6 +2,7 @@ package fakemodel_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -197,7 +198,7 @@ func TestModel_WorksOffItsPlanInEveryAPI(t *testing.T) {
 				t.Errorf("%s, results (-want +got):\n%s", api, diff)
 			}
 			turns := m.Turns()
-			if len(turns) != 3 || turns[0].API != api || turns[1].Called != "mcp__h__two" || turns[2].Called != "" {
+			if len(turns) != 3 || turns[0].API != api || turns[1].Called != "mcp__h__two" || turns[2].Called != "" || !strings.Contains(string(turns[0].Body), "go on") && api != "responses" {
 				t.Errorf("%s: turns %+v", api, turns)
 			}
 			if got := strings.Join(turns[0].Tools, " "); !strings.HasSuffix(got, " mcp__h__one mcp__h__two") {
@@ -217,6 +218,43 @@ func TestModel_SaysSoWhenAToolIsNotOffered(t *testing.T) {
 			}
 		}
 		if err := m.Err(); err == nil || !strings.Contains(err.Error(), `"three"`) {
+			t.Errorf("%s: %v", api, err)
+		}
+	}
+}
+
+// What is not on offer yet is waited for, or called all the same.
+func TestModel_WaitsForAToolOrCallsItUnlisted(t *testing.T) {
+	t.Parallel()
+	for api, a := range agents() {
+		told := 0
+		m := fakemodel.New(
+			fakemodel.Call{Tool: "three", Like: "one"},
+			fakemodel.Call{Tool: "two", Before: func() { told++ }},
+			fakemodel.Call{Tool: "four", Until: "two", Before: func() { told++ }},
+		)
+		if id, name := a.turn(t, m, true, nil); id != "call_0" || name != "mcp__h__three" {
+			t.Errorf("%s: unlisted: %s %s", api, id, name)
+		}
+		a.turn(t, m, true, nil)
+		if told != 1 {
+			t.Errorf("%s: told %d times before a call", api, told)
+		}
+		for n := 1; n <= 3; n++ {
+			if id, name := a.turn(t, m, true, nil); id != fmt.Sprintf("spare_%d", n) || name != "mcp__h__two" {
+				t.Errorf("%s: while it waits: %s %s", api, id, name)
+			}
+		}
+		select {
+		case <-m.Over():
+			t.Errorf("%s: over before its end", api)
+		default:
+		}
+		for range 250 {
+			a.turn(t, m, true, nil)
+		}
+		<-m.Over()
+		if err := m.Err(); err == nil || !strings.Contains(err.Error(), `"four"`) || told != 1 {
 			t.Errorf("%s: %v", api, err)
 		}
 	}
