@@ -30,6 +30,10 @@ bench *args="":
 soak *args="-upstreams 100 -sessions 20 -edits 200":
     go test -run TestSoak -timeout 60m -v ./integration {{args}}
 
+# The four real agent CLIs, run by the daemon (1.5 GB to install the first time)
+agents:
+    .ci/run agents
+
 # Against the heavy servers (ten minutes to build; one needs Node and Chromium) and an exhausted kernel
 real:
     go test -tags real -run Real -timeout 60m -v ./integration
