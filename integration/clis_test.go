@@ -57,7 +57,12 @@ type desk struct {
 func newDesk(t *testing.T, path string, plan ...fakemodel.Call) *desk {
 	t.Helper()
 	k := &desk{home: newHome(t), path: path, errands: make(chan func())}
+	all := fakemodel.Clients("")
+	which := slices.IndexFunc(all, func(c fakemodel.Client) bool { return c.Program == filepath.Base(path) })
 	for i := range plan {
+		if i == 0 {
+			plan[i].Until = all[which].Own // not all wait for a server before they begin
+		}
 		if do := plan[i].Before; do != nil {
 			plan[i].Before = func() { k.errand(do) }
 		}
@@ -65,8 +70,7 @@ func newDesk(t *testing.T, path string, plan ...fakemodel.Call) *desk {
 	k.model = fakemodel.New(plan...)
 	server := httptest.NewServer(k.model)
 	t.Cleanup(server.Close)
-	all := fakemodel.Clients(server.URL)
-	k.cli = all[slices.IndexFunc(all, func(c fakemodel.Client) bool { return c.Program == filepath.Base(path) })]
+	k.cli = fakemodel.Clients(server.URL)[which]
 	for name, text := range k.cli.Home {
 		k.write("home/"+name, text)
 	}

@@ -12,6 +12,9 @@ type Client struct {
 	// Prompt are those that make it work off a prompt of the server harness,
 	// with one argument. It is nil where the CLI knows no prompts of servers.
 	Prompt func(name, argument string) []string
+	// Own is the end of the name of a tool of its own that does nothing, since
+	// it is called without what it needs.
+	Own string
 	// Env has NAME=value of what it needs in its environment.
 	Env []string
 	// Home has the files it needs in its home directory, by path below it.
@@ -28,7 +31,7 @@ func Clients(url string) []Client {
 	gemini := func(text string) []string { return []string{"-m", "gemini-2.5-flash", "-p", text} }
 	return []Client{
 		{
-			Program: "claude", Say: claude,
+			Program: "claude", Say: claude, Own: "Read",
 			Prompt: func(name, argument string) []string { return claude("/mcp__harness__" + name + " " + argument) },
 			Env: []string{
 				"ANTHROPIC_BASE_URL=" + url, "ANTHROPIC_API_KEY=none",
@@ -38,7 +41,7 @@ func Clients(url string) []Client {
 			},
 		},
 		{
-			Program: "codex",
+			Program: "codex", Own: "update_plan",
 			Say: func(text string) []string {
 				return []string{
 					"exec", "--skip-git-repo-check", "-c", "model=none", "-c", "model_provider=fake",
@@ -49,14 +52,14 @@ func Clients(url string) []Client {
 			Env: []string{"FAKE_KEY=none"},
 		},
 		{
-			Program: "opencode", Say: func(text string) []string { return append(opencode, text) },
+			Program: "opencode", Own: "read", Say: func(text string) []string { return append(opencode, text) },
 			Prompt: func(name, argument string) []string { return append(opencode, "--command", "harness:"+name, argument) },
 			Env:    []string{"OPENCODE_DISABLE_AUTOUPDATE=1"},
 			Home: map[string]string{".config/opencode/opencode.json": fmt.Sprintf(
 				`{"provider":{"fake":{"npm":"@ai-sdk/openai-compatible","name":"fake","options":{"baseURL":"%s/v1","apiKey":"none"},"models":{"none":{"name":"none"}}}}}`, url)},
 		},
 		{
-			Program: "gemini", Say: gemini,
+			Program: "gemini", Say: gemini, Own: "read_file",
 			Prompt: func(name, argument string) []string { return gemini("/" + name + " " + argument) },
 			Env:    []string{"GOOGLE_GEMINI_BASE_URL=" + url, "GEMINI_API_KEY=none", "GEMINI_CLI_TRUST_WORKSPACE=true"},
 			Home:   map[string]string{".gemini/settings.json": `{"security":{"auth":{"selectedType":"gemini-api-key"}},"general":{"disableAutoUpdate":true},"privacy":{"usageStatisticsEnabled":false}}`},

@@ -19,9 +19,10 @@ type Call struct {
 	Args string
 	// Before runs before the agent is told of the call, which waits for it.
 	Before func()
-	// Until is the end of a name that the model calls, without arguments, as
-	// long as no tool is on offer that ends in Tool: an agent hears of a new
-	// one while it works.
+	// Until is the end of a name that the model calls as long as no tool is on
+	// offer that ends in Tool: an agent hears of a new one while it works. Each
+	// of these calls has another argument, since agents stop a model that goes
+	// round in circles.
 	Until string
 	// Like is the end of a name on offer that the call is spelled like where no
 	// tool is on offer that ends in Tool: it is called all the same.
@@ -198,7 +199,7 @@ func (m *Model) step(offered []tool) (r reply, before func()) {
 	t, ok := find(offered, c.Tool)
 	if other, there := find(offered, c.Until); !ok && c.Until != "" && there && m.spare < patience {
 		m.spare++
-		return reply{id: fmt.Sprintf("spare_%d", m.spare), tool: other, args: json.RawMessage("{}")}, nil
+		return reply{id: fmt.Sprintf("spare_%d", m.spare), tool: other, args: fmt.Appendf(nil, `{"spare":%d}`, m.spare)}, nil
 	}
 	if like, there := find(offered, c.Like); !ok && c.Like != "" && there {
 		t, ok = tool{like.space, strings.TrimSuffix(like.name, c.Like) + c.Tool}, true
