@@ -1,7 +1,6 @@
 package run
 
 import (
-	"cmp"
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
@@ -61,7 +60,8 @@ type Store struct {
 
 	mu   sync.Mutex
 	live map[string]*Run
-	last string // the newest id
+	last time.Time           // of the newest id
+	kept map[string][]string // the ids of each harness, oldest first; nil until they were read
 }
 
 // NewStore keeps runs below dir, of each harness the newest keep().
@@ -79,41 +79,115 @@ type Run struct {
 	output *os.File
 }
 
-// Begin makes the directory of a run that is about to begin.
+// Begin makes the directory of a run that is about to begin, and removes the
+// oldest of the harness beyond what is kept.
 func (s *Store) Begin(harness string, at time.Time) (*Run, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	id := s.number(at)
-	r := &Run{store: s, path: filepath.Join(s.dir, id), info: Info{ID: id, Harness: harness, State: Running, StartedAt: at.UTC()}}
-	if err := os.MkdirAll(r.path, 0o700); err != nil {
-		return nil, fmt.Errorf("make the run's directory: %w", err)
+	r, old := s.add(harness, at)
+	if err := r.create(); err != nil {
+		s.forget(r)
+		return nil, err
 	}
-	var err error
-	r.output, err = os.OpenFile(filepath.Join(r.path, outputFile), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("make the run's output: %w", err)
-	}
-	if err := r.save(); err != nil {
-		return nil, errors.Join(err, r.output.Close())
-	}
-	s.live[id] = r
-	s.prune(harness)
+	s.remove(old)
 	return r, nil
 }
 
-// number returns an id that is after every one before.
-func (s *Store) number(at time.Time) string {
+// add numbers a run, and returns the ids of those that are kept no longer.
+func (s *Store) add(harness string, at time.Time) (r *Run, old []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.kept == nil {
+		old = s.surveyLocked()
+	}
+	id := s.numberLocked(at)
+	r = &Run{store: s, path: filepath.Join(s.dir, id), info: Info{ID: id, Harness: harness, State: Running, StartedAt: at.UTC()}}
+	s.live[id] = r
+	all := append(s.kept[harness], id)
+	beyond := max(len(all)-max(s.keep(), 1), 0)
+	var kept []string
+	for i, id := range all {
+		if i < beyond && s.live[id] == nil {
+			old = append(old, id)
+		} else {
+			kept = append(kept, id)
+		}
+	}
+	s.kept[harness] = kept
+	return r, old
+}
+
+// create makes what a run has on disk when it begins.
+func (r *Run) create() (err error) {
+	if err := os.MkdirAll(r.path, 0o700); err != nil {
+		return fmt.Errorf("make the run's directory: %w", err)
+	}
+	r.output, err = os.OpenFile(filepath.Join(r.path, outputFile), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return fmt.Errorf("make the run's output: %w", err)
+	}
+	if err := r.save(); err != nil {
+		return errors.Join(err, r.output.Close())
+	}
+	return nil
+}
+
+// forget takes back a run that could not begin.
+func (s *Store) forget(r *Run) {
+	s.mu.Lock()
+	id, harness := r.info.ID, r.info.Harness
+	delete(s.live, id)
+	s.kept[harness] = slices.DeleteFunc(s.kept[harness], func(one string) bool { return one == id })
+	s.mu.Unlock()
+	s.remove([]string{id})
+}
+
+// remove removes runs from the disk.
+func (s *Store) remove(ids []string) {
+	for _, id := range ids {
+		if err := os.RemoveAll(filepath.Join(s.dir, id)); err != nil {
+			s.log.Warn("old run not removed", "run", id, "error", err)
+		}
+	}
+}
+
+// surveyLocked reads which runs there are, once: what begins later is known. It
+// returns the ids of what never began. One that is torn is left alone.
+func (s *Store) surveyLocked() (never []string) {
+	s.kept = map[string][]string{}
+	ids, err := s.ids()
+	if err != nil {
+		s.log.Warn("old runs are not known", "error", err)
+		return nil
+	}
+	for _, id := range ids {
+		var info Info
+		switch data, err := os.ReadFile(filepath.Join(s.dir, id, statusFile)); {
+		case errors.Is(err, fs.ErrNotExist):
+			never = append(never, id)
+		case err == nil && json.Unmarshal(data, &info) == nil:
+			s.kept[info.Harness] = append(s.kept[info.Harness], id)
+		}
+		if at, err := time.Parse(idTime, id[:len(idTime)]); err == nil && at.After(s.last) {
+			s.last = at
+		}
+	}
+	return never
+}
+
+// idTime is how an id begins.
+const idTime = "20060102T150405.000000"
+
+// numberLocked returns an id that is after every one before, also where the
+// clock was set back.
+func (s *Store) numberLocked(at time.Time) string {
+	at = at.UTC().Truncate(time.Microsecond) // and without its monotonic part
+	if !at.After(s.last) {
+		at = s.last.Add(time.Microsecond)
+	}
+	s.last = at
 	var b [4]byte
 	// crypto/rand.Read never fails.
 	_, _ = rand.Read(b[:])
-	for {
-		id := at.UTC().Format("20060102T150405.000000") + "-" + hex.EncodeToString(b[:])
-		if id > s.last {
-			s.last = id
-			return id
-		}
-		at = at.Add(time.Microsecond)
-	}
+	return at.Format(idTime) + "-" + hex.EncodeToString(b[:])
 }
 
 // known reports whether id could be one of ours, and so a path.
@@ -286,39 +360,4 @@ func whole(text []byte) []byte {
 		}
 	}
 	return text
-}
-
-// prune removes the oldest runs of a harness that are over, beyond what is
-// kept.
-func (s *Store) prune(harness string) {
-	ids, err := s.ids()
-	if err != nil {
-		s.log.Warn("old runs not removed", "error", err)
-		return
-	}
-	keep := cmp.Or(max(s.keep(), 0), 1)
-	for _, id := range slices.Backward(ids) {
-		if s.live[id] != nil {
-			if s.live[id].info.Harness == harness {
-				keep--
-			}
-			continue
-		}
-		data, err := os.ReadFile(filepath.Join(s.dir, id, statusFile))
-		var info Info
-		// Without a status it was never begun.
-		begun := !errors.Is(err, fs.ErrNotExist)
-		if begun && (err != nil || json.Unmarshal(data, &info) != nil || info.Harness != harness) {
-			continue
-		}
-		if begun {
-			keep--
-		}
-		if begun && keep >= 0 {
-			continue
-		}
-		if err := os.RemoveAll(filepath.Join(s.dir, id)); err != nil {
-			s.log.Warn("old run not removed", "run", id, "error", err)
-		}
-	}
 }

@@ -150,6 +150,68 @@ func TestBegin_KeepsTheNewestAndEveryLiveOne(t *testing.T) {
 	live.End(time.Now(), 0, "")
 }
 
+func TestBegin_KeepsTheNewestAlsoOfAnEarlierDaemon(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, 3)
+	for range 3 {
+		begin(t, s, "a").End(time.Now(), 0, "")
+	}
+	begin(t, s, "b").End(time.Now(), 0, "")
+	s = NewStore(s.dir, s.keep, s.log)
+	newest := begin(t, s, "a")
+	newest.End(time.Now(), 0, "")
+	if page, _ := ids(t, s, "a", "", 10); len(page) != 3 || page[0] != newest.ID() {
+		t.Errorf("kept %v", page)
+	}
+	if page, _ := ids(t, s, "b", "", 10); len(page) != 1 {
+		t.Errorf("of another: %v", page)
+	}
+}
+
+// However far the clock is set back, a run comes at once and after those before
+// it, in this daemon and in the next.
+func TestBegin_IsInOrderWhenTheClockIsSetBack(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, 10)
+	now := time.Now()
+	var want []string
+	for i, at := range []time.Time{now, now.AddDate(-3, 0, 0), now.Add(time.Hour), now, now} {
+		if i == 4 {
+			s = NewStore(s.dir, s.keep, s.log)
+		}
+		r, err := s.Begin("a", at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.End(at, 0, "")
+		if i, err := s.Info(r.ID()); err != nil || !i.StartedAt.Equal(at) {
+			t.Errorf("%+v, %v", i, err)
+		}
+		want = append([]string{r.ID()}, want...)
+	}
+	if page, _ := ids(t, s, "a", "", 10); strings.Join(page, " ") != strings.Join(want, " ") {
+		t.Errorf("%v, want %v", page, want)
+	}
+}
+
+func TestBegin_ThatFailsLeavesNothing(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, 10)
+	if err := os.WriteFile(s.dir, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Begin("a", time.Now()); err == nil || len(s.live) != 0 {
+		t.Errorf("%v, %v", err, s.live)
+	}
+	if err := os.Remove(s.dir); err != nil {
+		t.Fatal(err)
+	}
+	r := begin(t, s, "a")
+	if page, _ := ids(t, s, "a", "", 10); len(page) != 1 || page[0] != r.ID() {
+		t.Errorf("%v", page)
+	}
+}
+
 func TestStore_RefusesIDsThatAreNone(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, 2)
@@ -189,6 +251,7 @@ func TestBegin_RemovesWhatNeverBegan(t *testing.T) {
 	if err := os.Mkdir(torn, 0o700); err != nil {
 		t.Fatal(err)
 	}
+	s = NewStore(s.dir, s.keep, s.log)
 	begin(t, s, "b")
 	if _, err := os.Stat(torn); !errors.Is(err, os.ErrNotExist) {
 		t.Error(err)
