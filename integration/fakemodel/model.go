@@ -20,10 +20,10 @@ type Call struct {
 	// Before runs before the agent is told of the call, which waits for it.
 	Before func()
 	// Until is the end of a name that the model calls as long as no tool is on
-	// offer that ends in Tool: an agent hears of a new one while it works. Each
-	// of these calls has another argument, since agents stop a model that goes
-	// round in circles.
-	Until string
+	// offer that ends in Tool, or one that ends in Gone: an agent hears of a
+	// change while it works. Each of these calls has another argument, since
+	// agents stop a model that goes round in circles.
+	Until, Gone string
 	// Like is the end of a name on offer that the call is spelled like where no
 	// tool is on offer that ends in Tool: it is called all the same.
 	Like string
@@ -197,7 +197,9 @@ func (m *Model) step(offered []tool) (r reply, before func()) {
 	}
 	c := m.plan[n]
 	t, ok := find(offered, c.Tool)
-	if other, there := find(offered, c.Until); !ok && c.Until != "" && there && m.spare < patience {
+	_, still := find(offered, c.Gone)
+	waits := c.Until != "" && (!ok || c.Gone != "" && still)
+	if other, there := find(offered, c.Until); waits && there && m.spare < patience {
 		m.spare++
 		return reply{id: fmt.Sprintf("spare_%d", m.spare), tool: other, args: fmt.Appendf(nil, `{"spare":%d}`, m.spare)}, nil
 	}

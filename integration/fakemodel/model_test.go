@@ -231,6 +231,7 @@ func TestModel_WaitsForAToolOrCallsItUnlisted(t *testing.T) {
 		m := fakemodel.New(
 			fakemodel.Call{Tool: "three", Like: "one"},
 			fakemodel.Call{Tool: "two", Before: func() { told++ }},
+			fakemodel.Call{Tool: "one", Until: "two", Gone: "one", Before: func() { told++ }},
 			fakemodel.Call{Tool: "four", Until: "two", Before: func() { told++ }},
 		)
 		if id, name := a.turn(t, m, true, nil); id != "call_0" || name != "mcp__h__three" {
@@ -254,7 +255,7 @@ func TestModel_WaitsForAToolOrCallsItUnlisted(t *testing.T) {
 			a.turn(t, m, true, nil)
 		}
 		<-m.Over()
-		if err := m.Err(); err == nil || !strings.Contains(err.Error(), `"four"`) || told != 1 {
+		if err := m.Err(); err == nil || !strings.Contains(err.Error(), `"four"`) || told != 2 {
 			t.Errorf("%s: %v", api, err)
 		}
 	}
