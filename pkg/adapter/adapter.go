@@ -80,6 +80,8 @@ type cli struct {
 	wire     func(Adapter, Launch) (Wiring, error)
 	into     string
 	paste    func(bridge []string) string
+	// rules say why it would refuse a list of tools for one in it; see [Lint].
+	rules []func(tool []byte) string
 }
 
 func clis() []cli {

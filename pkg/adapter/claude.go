@@ -12,6 +12,7 @@ import (
 func claude() cli {
 	return cli{
 		name: "claude-code", program: "claude", packages: []string{"@anthropic-ai/claude-code"},
+		rules: []func([]byte) string{sdkList, anthropicSchema},
 		wire: func(a Adapter, l Launch) (Wiring, error) {
 			if err := literal(l.Bridge, "${"); err != nil {
 				return Wiring{}, err

@@ -12,6 +12,7 @@ import (
 func codex() cli {
 	return cli{
 		name: "codex", program: "codex", packages: []string{"@openai/codex"},
+		rules: []func([]byte) string{typedList},
 		wire: func(a Adapter, l Launch) (Wiring, error) {
 			at := 0
 			for _, o := range options(a.own(), false, "-c", "--config") {

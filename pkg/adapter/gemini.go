@@ -28,7 +28,8 @@ const (
 func gemini() cli {
 	c := cli{
 		name: "gemini", program: "gemini", packages: []string{"@google/gemini-cli"},
-		into: "~/.gemini/settings.json", paste: pasteJSON("mcpServers", geminiServer),
+		rules: []func([]byte) string{sdkList},
+		into:  "~/.gemini/settings.json", paste: pasteJSON("mcpServers", geminiServer),
 	}
 	c.wire = func(a Adapter, l Launch) (Wiring, error) {
 		text, system, err := geminiSystem(l)

@@ -13,6 +13,7 @@ func opencode() cli {
 	const variable = "OPENCODE_CONFIG_CONTENT"
 	return cli{
 		name: "opencode", program: "opencode", packages: []string{"opencode-ai"},
+		rules: []func([]byte) string{sdkList},
 		wire: func(a Adapter, l Launch) (Wiring, error) {
 			if err := literal(l.Bridge, "{env:", "{file:"); err != nil {
 				return Wiring{}, err

@@ -20,14 +20,19 @@ type Options struct {
 	// StopGrace is how long a session that ended its input waits for the
 	// answers to what it sent; asked at each such end.
 	StopGrace func() time.Duration
+	// Class names the kind of agent that calls itself client in initialize, ""
+	// where it is not known; nil for nobody. Lint says why agents of a class would
+	// refuse a whole list for one tool, "" where they would not.
+	Class func(client string) string
+	Lint  func(class string, tool []byte) string
 	// Event tells what happened to sessions; nil for nobody. It must not block.
 	Event func(Event)
 }
 
 // Event is something that happened to a session.
 type Event struct {
-	Kind    string // "session" or "notification"
-	Session string
+	Kind    string // "session", "notification" or "tool"
+	Session string // or the tool
 	Message string
 }
 
@@ -54,6 +59,7 @@ type Broker struct {
 	sessions map[*session]struct{}
 	last     int // number of the newest session
 	topics   map[topic]*subscription
+	told     map[LeftOut]bool // guarded by mu: what an event told of
 }
 
 // New returns a broker that serves first. It starts nothing.
@@ -61,7 +67,10 @@ func New(first *Fleet, opt Options) *Broker {
 	if opt.Event == nil {
 		opt.Event = func(Event) {}
 	}
-	b := &Broker{opt: opt, sessions: map[*session]struct{}{}, topics: map[topic]*subscription{}}
+	if opt.Class == nil {
+		opt.Class = func(string) string { return "" }
+	}
+	b := &Broker{opt: opt, sessions: map[*session]struct{}{}, topics: map[topic]*subscription{}, told: map[LeftOut]bool{}}
 	b.fleet.Store(first)
 	return b
 }

@@ -111,6 +111,7 @@ type Catalog struct {
 	digests   [wire.Kinds][sha256.Size]byte
 	routes    map[string]route
 	keys      map[string]Offer
+	leftOut   []LeftOut
 	tools     int
 	prompts   map[string]promptEntry
 	exposed   map[string]string // names of prompts by what their files are called

@@ -163,20 +163,34 @@ func plainJSON(v any) ([]byte, error) {
 
 // View returns what a scope sees. A project that is not up has nothing of its
 // own.
-func (f *Fleet) View(s *Scope) *Catalog {
-	if c, ok := f.views.Load(s.key); ok {
+func (f *Fleet) View(s *Scope) *Catalog { return f.viewFor(s, "", nil) }
+
+// viewFor is View for agents of a class: what would cost them the whole list is
+// left out of it.
+func (f *Fleet) viewFor(s *Scope, class string, lint func(class string, tool []byte) string) *Catalog {
+	key := s.key
+	if class != "" {
+		key += "\x00class\x00" + class
+	}
+	if c, ok := f.views.Load(key); ok {
 		return c.(*Catalog)
 	}
 	r, ok := f.realms[s.Project]
 	if !ok {
 		r = f.realms[""]
 	}
-	c, _ := f.views.LoadOrStore(s.key, r.view(s))
+	c, _ := f.views.LoadOrStore(key, r.view(s, func(tool []byte) string {
+		if class == "" {
+			return ""
+		}
+		return lint(class, tool)
+	}))
 	return c.(*Catalog)
 }
 
-// view makes the catalog of one scope.
-func (r *realm) view(s *Scope) *Catalog {
+// view makes the catalog of one scope. What lint objects to is not listed; it
+// can be called all the same.
+func (r *realm) view(s *Scope, lint func(tool []byte) string) *Catalog {
 	c := &Catalog{routes: map[string]route{}, keys: map[string]Offer{}, prompts: map[string]promptEntry{}, exposed: r.exposed}
 	var visible []Offer
 	for _, o := range r.offers {
@@ -193,6 +207,10 @@ func (r *realm) view(s *Scope) *Catalog {
 		c.routes[t.name] = t.route
 		if own := t.route.own; own != nil && own.Write && !s.Write {
 			continue // not listed, and refused by name (WHO-3)
+		}
+		if why := lint(t.raw); why != "" {
+			c.leftOut = append(c.leftOut, LeftOut{Key: t.route.key, Tool: t.name, Reason: why})
+			continue
 		}
 		tools.add(t.raw)
 	}

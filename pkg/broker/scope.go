@@ -17,6 +17,9 @@ type Scope struct {
 	Project string
 	// MCP are globs over the keys of the upstreams that are seen (PRM-6).
 	MCP []string
+	// Class is the kind of agent that the harness runs, where that is known; it
+	// counts where the agent does not say itself what it is.
+	Class string
 	// Write allows the tools that change something (WHO-3).
 	Write bool
 

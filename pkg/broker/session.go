@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"harness/pkg/jsonrpc"
@@ -37,6 +38,8 @@ type session struct {
 	questions   questions
 	privates    map[string]Private // upstreams of its own, by project and key
 	over        bool               // nothing can be asked of it any more
+	class       atomic.Value       // string: the kind of agent it said that it is
+	shown       atomic.Pointer[shown]
 	// capabilities are what the agent can be asked, by name, as raw JSON.
 	capabilities map[string]json.RawMessage
 }
@@ -61,7 +64,38 @@ func (s *session) describe() SessionInfo {
 }
 
 // catalog is what the session sees now.
-func (s *session) catalog() *Catalog { return s.b.View(s.who.Scope()) }
+func (s *session) catalog() *Catalog {
+	fleet, scope := s.b.fleet.Load(), s.who.Scope()
+	if last := s.shown.Load(); last != nil && last.fleet == fleet && last.scope == scope {
+		return last.catalog
+	}
+	c := s.look(fleet, scope)
+	s.shown.Store(&shown{fleet, scope, c})
+	return c
+}
+
+// shown is what a session saw last, and of what.
+type shown struct {
+	fleet   *Fleet
+	scope   *Scope
+	catalog *Catalog
+}
+
+// look finds what callers of a scope see with this session's kind of agent.
+func (s *session) look(fleet *Fleet, scope *Scope) *Catalog {
+	class, _ := s.class.Load().(string)
+	if class == "" {
+		class = scope.Class
+	}
+	if class == "" || s.b.opt.Lint == nil {
+		return fleet.View(scope)
+	}
+	c := fleet.viewFor(scope, class, s.b.opt.Lint)
+	if len(c.leftOut) > 0 {
+		s.b.tellLeftOut(class, c.leftOut)
+	}
+	return c
+}
 
 // run reads lines until the agent ends its input or vanishes, then lets the
 // calls in flight finish where somebody still reads the answers.
@@ -270,6 +304,8 @@ func (s *session) greet(line []byte, m *jsonrpc.Message) {
 	}
 	// A client that does not say who it is is served all the same.
 	_ = json.Unmarshal(asked.ClientInfo, &client)
+	s.class.Store(s.b.opt.Class(client.Name))
+	s.shown.Store(nil)
 	c := s.catalog()
 	s.reply(func(b []byte) []byte {
 		return wire.AppendInitialize(b, id, asked.ProtocolVersion, s.b.opt.Version, c.instructions)

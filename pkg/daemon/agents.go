@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"harness/pkg/adapter"
 	"harness/pkg/agent"
 	"harness/pkg/broker"
 	"harness/pkg/config"
@@ -97,7 +98,11 @@ func scopeOf(d *reconcile.Desired, name string) *broker.Scope {
 	}
 	// A project's file cannot grant anything (CFG-4).
 	write := a.Launch.Project == "" && slices.Contains(a.Launch.MCPAllow, "write")
-	return broker.NewScope(name, a.Launch.Project, a.Launch.MCP, write)
+	s := broker.NewScope(name, a.Launch.Project, a.Launch.MCP, write)
+	if of := adapter.Find(a.Launch.Adapter, a.Launch.Cmd, a.Launch.Args).Name(); of != adapter.Generic {
+		s.Class = of
+	}
+	return s
 }
 
 // List implements [control.Ops].

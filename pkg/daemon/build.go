@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"harness/pkg/adapter"
 	"harness/pkg/agent"
 	"harness/pkg/broker"
 	"harness/pkg/config"
@@ -66,6 +67,7 @@ func build(opt Options, state *stateDir, level *slog.LevelVar, log *slog.Logger)
 	}
 	d.broker = broker.New(empty, broker.Options{
 		Version: opt.Version, Logger: log, StopGrace: d.limits.stopGrace,
+		Class: adapter.ClientOf, Lint: adapter.Lint,
 		Event: func(e broker.Event) { emit(e.Kind, e.Session, 0, e.Message) },
 	})
 	if d.host, err = proc.NewHost(opt.Paths.State, log); err != nil {

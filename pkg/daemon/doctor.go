@@ -49,6 +49,9 @@ func (o *ops) Checkup(ctx context.Context) (*control.Checkup, error) {
 			c.Add(reconcile.UpstreamName(u.Key)+".isolation", control.CheckWarning, u.Refused, "")
 		}
 	}
+	for _, l := range o.broker.LeftOut() {
+		c.Add(reconcile.UpstreamName(l.Key)+".tools", control.CheckWarning, fmt.Sprintf("%s is left out for %s: %s", l.Tool, l.Class, l.Reason), "tell the server's authors")
+	}
 	for _, h := range o.List("") {
 		checkHarness(c, h)
 	}
