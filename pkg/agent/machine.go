@@ -192,8 +192,8 @@ func (m *machine) exited(life uint64, exit proc.Exit, now time.Time, rnd float64
 	}
 	started := m.started
 	m.pid, m.started, m.spawned, m.lastExit = 0, time.Time{}, nil, &exit
-	if m.state == Stopping {
-		return // its stop goes on until nothing is left
+	if m.state == Stopping || !m.left {
+		return // its stop goes on until nothing is left, or was over before
 	}
 	m.finish(doSweep)
 	m.err = "exited with " + exit.String()
@@ -220,6 +220,7 @@ func (m *machine) gone(life uint64) {
 		return
 	}
 	m.left = false
+	m.pid, m.started, m.spawned = 0, time.Time{}, nil
 	m.over()
 }
 

@@ -19,6 +19,7 @@ type model struct {
 	now     time.Time
 	spawns  []effect        // asked for, not done
 	alive   map[uint64]bool // spawned and not exited
+	late    []uint64        // given up, and yet to exit
 	ending  map[uint64]bool // a stop or a sweep is on its way
 	alarms  []effect
 	told    []State
@@ -76,7 +77,7 @@ func (x *model) settle() {
 func (x *model) step() {
 	x.now = x.now.Add(time.Duration(rapid.IntRange(0, 70).Draw(x.t, "seconds")) * time.Second)
 	l := config.AgentLaunch{Agent: config.Agent{RestartDelay: time.Second}}
-	switch rapid.IntRange(0, 7).Draw(x.t, "step") {
+	switch rapid.IntRange(0, 8).Draw(x.t, "step") {
 	case 0:
 		x.m.start(l, x.m.nonce+1)
 		x.wantRun = true
@@ -104,7 +105,11 @@ func (x *model) step() {
 		}
 	case 6:
 		for life := range x.ending {
-			if x.alive[life] {
+			switch {
+			case x.alive[life] && x.m.state == Stopping && rapid.Bool().Draw(x.t, "it is given up"):
+				delete(x.alive, life)
+				x.late = append(x.late, life)
+			case x.alive[life]:
 				delete(x.alive, life)
 				x.m.exited(life, proc.Exit{Code: 1}, x.now, 0)
 				x.settle()
@@ -114,6 +119,11 @@ func (x *model) step() {
 				x.m.gone(life)
 			}
 		}
+	case 7:
+		for _, life := range x.late {
+			x.m.exited(life, proc.Exit{Code: 1}, x.now, 0)
+		}
+		x.late = nil
 	default:
 		for _, e := range x.alarms {
 			x.m.ring(e.life)
@@ -122,6 +132,9 @@ func (x *model) step() {
 		x.alarms = nil
 	}
 	x.settle()
+	if running := x.m.state == Running; running != (x.m.pid != 0) && x.m.state != Stopping {
+		x.t.Fatalf("it is %s with process %d", x.m.state, x.m.pid)
+	}
 }
 
 func TestMachine_StaysLegalAndDoesWhatIsWanted(t *testing.T) {

@@ -47,6 +47,7 @@ type life struct {
 	spawn  Spawn
 	run    Run
 	read   chan struct{} // closed when its output has ended
+	told   chan struct{} // closed when the machine knows of its exit
 }
 
 func newUnit(name string, p *Pool) (*unit, error) {
@@ -174,6 +175,7 @@ func (u *unit) spawn(e effect) {
 		u.term.follow(l.proc, l.run)
 	})
 	u.idle.Go(func() {
+		defer close(l.told)
 		<-l.proc.Exited()
 		exit := l.proc.Exit()
 		l.spawn.Ended()
@@ -214,7 +216,7 @@ func (u *unit) launch(l config.AgentLaunch) (*life, error) {
 	}
 	spawn.Bound(p.PID(), p.StartTime())
 	u.ran(run.ID())
-	return &life{proc: p, spawn: spawn, run: run, read: make(chan struct{})}, nil
+	return &life{proc: p, spawn: spawn, run: run, read: make(chan struct{}), told: make(chan struct{})}, nil
 }
 
 // Environment is that of a child before it is wired (LIF-8): the daemon's, base,
@@ -239,7 +241,14 @@ func (u *unit) finish(number uint64, end func(*proc.Proc)) {
 		}
 		u.term.end(l.proc)
 		<-l.read
-		l.run.End(l.proc.Exit())
+		exit := proc.Exit{Code: -1, At: time.Now()} // of one that survives SIGKILL, and is given up
+		select {
+		case <-l.proc.Exited():
+			exit = l.proc.Exit()
+			<-l.told // the machine hears of an exit before the end
+		default:
+		}
+		l.run.End(exit)
 		u.apply(func(m *machine) { m.gone(number) })
 	})
 }
