@@ -26,9 +26,10 @@ fuzz time="60s":
 bench *args="":
     go test -run '^$' -bench . -timeout 60m ./integration/bench {{args}}
 
-# 200 random edits, a third of them broken, under 100 upstreams and 20 sessions that never stop calling
+# Random edits under calls that never stop, and harnesses that misbehave under words that never stop (ten minutes)
 soak *args="-upstreams 100 -sessions 20 -edits 200":
     go test -run TestSoak -timeout 60m -v ./integration {{args}}
+    go test -race -run TestSoak_Harnesses -timeout 60m -v ./pkg/daemon -for 10m
 
 # The four real agent CLIs, run by the daemon (1.5 GB to install the first time)
 agents:
