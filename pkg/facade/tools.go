@@ -2,7 +2,6 @@ package facade
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -107,9 +106,9 @@ func table(ops Ops) []tool {
 			name: "get_trajectory", does: "Show what one run printed, escaped, by page.", takes: map[string]string{"id": aRun, "offset": anOffset}, needs: []string{"id"},
 			do: func(_ context.Context, _ *broker.OwnCall, r request) (any, error) { return transcript(ops, r) },
 		},
-		{name: "harness_start", does: "Start a harness and wait until it runs.", write: true, takes: map[string]string{"name": aHarness}, needs: []string{"name"}, do: act(ops, ops.Start, false)},
-		{name: "harness_stop", does: "Stop a harness. Stopping yourself is answered first.", write: true, takes: map[string]string{"name": aHarness}, needs: []string{"name"}, do: act(ops, ops.Stop, true)},
-		{name: "harness_restart", does: "Restart a harness. Restarting yourself is answered first.", write: true, takes: map[string]string{"name": aHarness}, needs: []string{"name"}, do: act(ops, ops.Restart, true)},
+		{name: "harness_start", does: "Start a harness and wait until it runs.", write: true, takes: map[string]string{"name": aHarness}, needs: []string{"name"}, do: act(ops, ops.Start, "running", false)},
+		{name: "harness_stop", does: "Stop a harness. Stopping yourself is answered first.", write: true, takes: map[string]string{"name": aHarness}, needs: []string{"name"}, do: act(ops, ops.Stop, "stopped", true)},
+		{name: "harness_restart", does: "Restart a harness. Restarting yourself is answered first.", write: true, takes: map[string]string{"name": aHarness}, needs: []string{"name"}, do: act(ops, ops.Restart, "running", true)},
 	}
 }
 
@@ -278,7 +277,7 @@ func transcript(ops Ops, r request) (any, error) {
 
 // act makes the handler of a word. One about the caller itself is done once it
 // was answered.
-func act(ops Ops, do func(context.Context, []string) ([]control.UnitState, error), ends bool) handler {
+func act(ops Ops, do func(context.Context, []string) ([]control.UnitState, error), want string, ends bool) handler {
 	return func(ctx context.Context, call *broker.OwnCall, r request) (any, error) {
 		d, err := ops.Describe(r.Name)
 		if err != nil {
@@ -298,8 +297,12 @@ func act(ops Ops, do func(context.Context, []string) ([]control.UnitState, error
 			return nil, err
 		}
 		for _, u := range units {
-			if u.Error != nil && u.State != "running" && u.State != "stopped" {
-				return nil, wire.New(wire.OperationFailed, fmt.Sprintf("%s is %s: %s", u.Name, u.State, cmp.Or(*u.Error, "no reason known")))
+			if u.State != want {
+				why := "no reason known"
+				if u.Error != nil {
+					why = *u.Error
+				}
+				return nil, wire.New(wire.OperationFailed, fmt.Sprintf("%s is %s: %s", u.Name, u.State, why))
 			}
 		}
 		return control.UnitStates{Units: units}, nil

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,7 +21,10 @@ import (
 )
 
 // paper is a fleet of one harness, a.
-type paper struct{ did []string }
+type paper struct {
+	did     []string
+	becomes string // of whatever it is told; "" for what it is told
+}
 
 func (p *paper) List(string) []control.Harness {
 	return []control.Harness{{Name: "a", State: "running"}}
@@ -53,6 +57,9 @@ func (p *paper) Render(project, name string, arguments map[string]string) (strin
 
 func (p *paper) word(word string, names []string) ([]control.UnitState, error) {
 	p.did = append(p.did, word+" "+strings.Join(names, " "))
+	if p.becomes != "" {
+		return []control.UnitState{{Name: names[0], State: p.becomes}}, nil
+	}
 	return []control.UnitState{{Name: names[0], State: map[string]string{"stop": "stopped"}[word] + map[string]string{"start": "running", "restart": "running"}[word]}}, nil
 }
 
@@ -182,6 +189,19 @@ func TestTools_RefuseWhatTheyDoNotTake(t *testing.T) {
 	}
 	if len(ops.did) > 0 {
 		t.Errorf("done all the same: %v", ops.did)
+	}
+}
+
+// What did not come to be is an error, as it is on the command line.
+func TestTools_FailWhereAWordWasOvertaken(t *testing.T) {
+	t.Parallel()
+	for tool, becomes := range map[string]string{"harness_start": "stopped", "harness_stop": "running", "harness_restart": "failed"} {
+		tools := Tools(&paper{becomes: becomes})
+		i := slices.IndexFunc(tools, func(one broker.OwnTool) bool { return one.Tool.Name == tool })
+		_, err := tools[i].Handle(t.Context(), &broker.OwnCall{Scope: broker.NewScope("b", "", nil, true)}, json.RawMessage(`{"name":"a"}`))
+		if !errors.Is(err, wire.ErrOperationFailed) || !strings.Contains(err.Error(), "a is "+becomes) {
+			t.Errorf("%s that leaves it %s: %v", tool, becomes, err)
+		}
 	}
 }
 
