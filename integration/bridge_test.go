@@ -328,8 +328,8 @@ func TestUpstream_RequestsToItsClientEnd(t *testing.T) {
 			t.Errorf("an agent was asked: %s", m.raw)
 		}
 	}
-	if n := fakeup.Count(h.record("up"), fakeup.Received, `"sampling":`); n != 0 {
-		t.Error("a capability that is not served was declared")
+	if n := fakeup.Count(h.record("up"), fakeup.Received, `"roots":`); n != 0 {
+		t.Error("a shared upstream was told that it may ask for roots")
 	}
 	a.well("ok")
 }

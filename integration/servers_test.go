@@ -50,7 +50,7 @@ func servers(t *testing.T, h *home) []server {
 	files := h.path("files")
 	h.write("files/note.txt", "noted\n")
 	return append(all, server{
-		name: "server-everything", cmd: filepath.Join(npm, "mcp-server-everything"), tools: 13,
+		name: "server-everything", cmd: filepath.Join(npm, "mcp-server-everything"), tools: 16,
 		calls: []toolCall{{"echo", `{"message":"9007199254740993 \u2028"}`}, {"get-sum", `{"a":2,"b":3}`}, {"get-tiny-image", `{}`}},
 	}, server{
 		name: "server-filesystem", cmd: filepath.Join(npm, "mcp-server-filesystem"), args: []string{files}, tools: 14,
@@ -99,7 +99,7 @@ func sameAsDirect(t *testing.T, h *home, s server) {
 
 	direct := h.client(s.cmd, s.args...)
 	direct.bySignal = true
-	direct.initialize("2025-11-25")
+	direct.ask("initialize", rawf(`{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{"form":{},"url":{}},"sampling":{}},"clientInfo":{"name":"harness","version":"1"}}`)) // as a shared one is told
 	direct.initialized()
 
 	want := toolsByName(direct, "")

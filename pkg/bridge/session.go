@@ -168,7 +168,7 @@ func (s *session) giveUp(r *request) []byte {
 		return r.verb.failure([]byte(r.id), s.absent())
 	}
 	s.greeting, s.alone = r.line, true
-	return wire.AppendInitialize(nil, []byte(r.id), asked(r.line), s.version(), "")
+	return wire.AppendInitialize(nil, []byte(r.id), asked(r.line), s.version(), wire.Capabilities, "")
 }
 
 // absent is the failure of what needed a daemon.

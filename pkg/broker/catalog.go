@@ -44,6 +44,8 @@ type Offer struct {
 	// HasResources is true for one that announced any, listed or not, and
 	// Completes for one that completes arguments.
 	HasResources, Completes bool
+	// Tasks is what it announced of tasks, a raw JSON object; "" for none.
+	Tasks string
 	// Known is false while the upstream's tools have never been listed: a
 	// call is then relayed under the name as spelled, since an agent may know
 	// the tool from before (MCP-2).
@@ -86,13 +88,14 @@ type route struct {
 	open     func(Peer) Private // nil for an upstream that all sessions share
 	own      *OwnTool           // a tool of the endpoint itself; the rest is empty then
 	complete bool               // the upstream completes arguments
+	tasks    bool               // the upstream has tasks
 }
 
 func (o Offer) offers(tool string) bool { return o.Offers == nil || o.Offers(tool) }
 
 // route returns the way to what o calls name.
 func (o Offer) route(name string) route {
-	return route{up: o.Upstream, open: o.Open, key: o.Key, project: o.Project, name: wire.AppendQuoted(nil, name), complete: o.Completes}
+	return route{up: o.Upstream, open: o.Open, key: o.Key, project: o.Project, name: wire.AppendQuoted(nil, name), complete: o.Completes, tasks: o.Tasks != ""}
 }
 
 // to returns the same way to another name.

@@ -64,12 +64,15 @@ func (s *session) subscription(line []byte, m *jsonrpc.Message, method string) {
 }
 
 // settleLocked notes what an answered request has changed.
-func (s *session) settleLocked(c *jsonrpc.Call) {
-	if c.Method != "resources/subscribe" {
-		return
-	}
-	if f := s.calls[string(c.ID)]; f != nil {
+func (s *session) settleLocked(c *jsonrpc.Call, line []byte, m *jsonrpc.Message) {
+	switch f := s.calls[string(c.ID)]; {
+	case f == nil:
+	case f.asked != nil:
 		s.b.subscribe(s, f.of, f.asked)
+	case f.task:
+		if id := taskOf(m.Result.In(line)); id != nil {
+			s.tasks.note(id, f.of)
+		}
 	}
 }
 
@@ -148,6 +151,8 @@ func (b *Broker) hear(only *session, project, key string, line []byte, m *jsonrp
 		b.updated(only, project, key, line, m)
 	case `"notifications/message"`:
 		b.logged(only, project, key, line, m)
+	case `"notifications/tasks/status"`:
+		b.tasked(only, project, key, line, m)
 	case `"notifications/elicitation/complete"`:
 		if only != nil {
 			only.tell(project, key, 0, func(dst []byte) []byte { return append(dst, line...) })

@@ -38,8 +38,11 @@ func (s *session) relay(r route, method string, at jsonrpc.Span, line []byte, m 
 	r = s.ownRoute(r)
 	f := &inflight{call: jsonrpc.NewCall(s, id, m.ProgressToken.In(line)), up: r.up, of: r}
 	f.call.Key, f.call.Method, f.call.Name = r.key, method, jsonrpc.Edit{At: at, With: r.name}
-	if method == "resources/subscribe" {
+	switch {
+	case method == "resources/subscribe":
 		f.asked = bytes.Clone(at.In(line))
+	case method == "tools/call" && r.tasks:
+		f.task = augmented(line, m)
 	}
 	if !s.register(f) {
 		s.plain(id, wire.InvalidRequest, "invalid request: the id is that of a request still in flight")
@@ -99,7 +102,7 @@ func (s *session) Answer(c *jsonrpc.Call, line []byte, m *jsonrpc.Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !m.Error.Present() {
-		s.settleLocked(c)
+		s.settleLocked(c, line, m)
 	}
 	b := s.edge.Buffer()
 	switch {

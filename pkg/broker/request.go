@@ -41,6 +41,8 @@ func (s *session) request(line []byte, m *jsonrpc.Message) {
 		s.prompt(line, m)
 	case "completion/complete":
 		s.completion(line, m)
+	case "tasks/get", "tasks/result", "tasks/cancel", "tasks/list":
+		s.task(line, m, method)
 	case "ping":
 		s.result(id, []byte("{}"))
 	case "logging/setLevel":

@@ -36,6 +36,7 @@ type session struct {
 	told        [wire.Kinds][sha256.Size]byte // what the session was last shown or told of
 	level       severity                      // of the log messages it wants
 	questions   questions
+	tasks       tasks
 	privates    map[string]Private // upstreams of its own, by project and key
 	over        bool               // nothing can be asked of it any more
 	class       atomic.Value       // string: the kind of agent it said that it is
@@ -51,6 +52,8 @@ type inflight struct {
 	of   route
 	// asked is the URI that a subscription was asked for with, as raw JSON.
 	asked []byte
+	// task is set where the call asked for a task.
+	task bool
 }
 
 func newSession(b *Broker, id string, edge Edge, caller Caller) *session {
@@ -308,7 +311,7 @@ func (s *session) greet(line []byte, m *jsonrpc.Message) {
 	s.shown.Store(nil)
 	c := s.catalog()
 	s.reply(func(b []byte) []byte {
-		return wire.AppendInitialize(b, id, asked.ProtocolVersion, s.b.opt.Version, c.instructions)
+		return wire.AppendInitialize(b, id, asked.ProtocolVersion, s.b.opt.Version, c.capabilities(), c.instructions)
 	})
 	s.mu.Lock()
 	s.greeted, s.client, s.told, s.capabilities = true, client.Name, c.digests, asked.Capabilities

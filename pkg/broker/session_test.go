@@ -194,7 +194,7 @@ func tool(name string) broker.Item {
 func TestSession_AnnouncesWhatTheOfflineEndpointAnnouncesToo(t *testing.T) {
 	a := newFixture(t, nil, nil).connect(broker.Limits{MaxMessage: 1 << 20})
 	a.send(`{"jsonrpc":"2.0","id":9007199254740993,"method":"initialize","params":{"protocolVersion":"2099-01-01","capabilities":{"roots":{}},"clientInfo":{"name":"x","version":"1"},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}`)
-	a.want(string(wire.AppendInitialize(nil, []byte("9007199254740993"), "2099-01-01", "test", "")))
+	a.want(string(wire.AppendInitialize(nil, []byte("9007199254740993"), "2099-01-01", "test", wire.Capabilities, "")))
 }
 
 func TestSession_AnswersADiscoverProbeBeforeInitializeAtOnce(t *testing.T) {

@@ -253,7 +253,7 @@ func (w *world) offers(d *reconcile.Desired) ([]broker.Offer, map[string][sha256
 		}
 		if s.Offer != nil {
 			digests[s.Key] = s.Offer.Digest
-			o.Known, o.Instructions, o.HasResources, o.Completes = true, s.Offer.Instructions, s.Offer.Can.Resources, s.Offer.Can.Complete
+			o.Known, o.Instructions, o.HasResources, o.Completes, o.Tasks = true, s.Offer.Instructions, s.Offer.Can.Resources, s.Offer.Can.Complete, s.Offer.Can.Tasks
 			o.Tools, o.Prompts = items(s.Offer.Tools), items(s.Offer.Prompts)
 			o.Resources, o.Templates = items(s.Offer.Resources), items(s.Offer.Templates)
 		}

@@ -245,7 +245,7 @@ func (c *conn) notification(line []byte, m *jsonrpc.Message) jsonrpc.Owner {
 		}
 	case `"notifications/tools/list_changed"`, `"notifications/prompts/list_changed"`, `"notifications/resources/list_changed"`:
 		notify(c.changed)
-	case `"notifications/resources/updated"`, `"notifications/message"`, `"notifications/elicitation/complete"`:
+	case `"notifications/resources/updated"`, `"notifications/message"`, `"notifications/elicitation/complete"`, `"notifications/tasks/status"`:
 		c.heard(line, m)
 	case `"notifications/cancelled"`:
 		c.withdraw(line, m)

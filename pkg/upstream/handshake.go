@@ -67,6 +67,9 @@ func parseGreeting(result []byte) (greeting, error) {
 	_ = json.Unmarshal(capabilities["resources"], &resources)
 	g.announced = map[string]bool{"tools": has("tools"), "prompts": has("prompts"), "resources": has("resources"), "resourceTemplates": has("resources")}
 	g.can = Can{Complete: has("completions"), Subscribe: string(resources["subscribe"]) == "true", Log: has("logging"), Resources: has("resources")}
+	if raw := capabilities["tasks"]; has("tasks") && raw[0] == '{' {
+		g.can.Tasks = string(raw)
+	}
 	return g, nil
 }
 

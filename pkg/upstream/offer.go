@@ -24,6 +24,8 @@ type Can struct {
 	Subscribe bool `json:"subscribe,omitempty"` // resources/subscribe
 	Log       bool `json:"log,omitempty"`       // logging/setLevel
 	Resources bool `json:"resources,omitempty"` // resources at all, listed or not
+	// Tasks is what it announced of tasks, a raw JSON object; "" for none.
+	Tasks string `json:"tasks,omitempty"`
 }
 
 // Offer is what one upstream has for sessions. It is immutable.

@@ -248,7 +248,7 @@ func TestParseGreeting_TakesWhatIsThere(t *testing.T) {
 	all := map[string]bool{"tools": true, "prompts": true, "resources": true, "resourceTemplates": true}
 	none := map[string]bool{"tools": false, "prompts": false, "resources": false, "resourceTemplates": false}
 	for text, want := range map[string]greeting{
-		`{"capabilities":{"tools":{},"prompts":{},"resources":{"subscribe":true},"logging":{},"completions":{}},"instructions":"x","protocolVersion":"2025-06-18"}`: {"x", "2025-06-18", all, Can{true, true, true, true}},
+		`{"capabilities":{"tools":{},"prompts":{},"resources":{"subscribe":true},"logging":{},"completions":{}},"instructions":"x","protocolVersion":"2025-06-18"}`: {"x", "2025-06-18", all, Can{Complete: true, Subscribe: true, Log: true, Resources: true}},
 		`{"capabilities":{"Tools":{},"tools":null}}`: {announced: none},
 		`{"capabilities":7,"instructions":[1]}`:      {announced: none},
 		`{}`:                                         {announced: none},

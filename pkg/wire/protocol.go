@@ -43,14 +43,14 @@ func (k Kind) EmptyList() []byte { return []byte(`{"` + k.String() + `":[]}`) }
 
 // AppendInitialize appends the answer, without a newline, to an initialize
 // request that asked for the revision asked. While no daemon is there, there are
-// no instructions, and the rest is the same (MCP-1).
-func AppendInitialize(dst, id []byte, asked, version, instructions string) []byte {
+// no instructions, and the capabilities are [Capabilities] (MCP-1).
+func AppendInitialize(dst, id []byte, asked, version, capabilities, instructions string) []byte {
 	dst = append(dst, `{"jsonrpc":"2.0","id":`...)
 	dst = append(dst, id...)
 	dst = append(dst, `,"result":{"protocolVersion":`...)
 	dst = AppendQuoted(dst, Negotiate(asked))
 	dst = append(dst, `,"capabilities":`...)
-	dst = append(dst, Capabilities...)
+	dst = append(dst, capabilities...)
 	dst = append(dst, `,"serverInfo":{"name":"`+ServerName+`","version":`...)
 	dst = append(AppendQuoted(dst, version), '}')
 	if instructions != "" {

@@ -83,7 +83,7 @@ func TestNegotiate_EchoesKnownRevisionsAndProposesTheLatestOtherwise(t *testing.
 }
 
 func TestAppendInitialize_IsValidAndStatic(t *testing.T) {
-	got := string(wire.AppendInitialize(nil, []byte("0"), "2099-01-01", "1.2.3", ""))
+	got := string(wire.AppendInitialize(nil, []byte("0"), "2099-01-01", "1.2.3", wire.Capabilities, ""))
 	want := `{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25","capabilities":` + wire.Capabilities + `,"serverInfo":{"name":"harness","version":"1.2.3"}}}`
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
