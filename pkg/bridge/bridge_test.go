@@ -3,6 +3,7 @@ package bridge
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -10,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 func TestRun_RelaysLinesAndIDsAsTheyAreSpelled(t *testing.T) {
@@ -105,6 +108,67 @@ func TestRun_RepeatsTheHandshakeAndTellsWhichListsDiffer(t *testing.T) {
 		p.say(result("9", "{}"))
 		r.gets(result("9", "{}"))
 	}
+	r.end()
+}
+
+func TestRun_RepeatsTheSubscriptionsThatWereAnswered(t *testing.T) {
+	r := newRig(t)
+	p := r.greeted(r.listen())
+	subscription := func(id, method, uri string) string {
+		return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"resources/%s","params":{"uri":%s,"x":1.0}}`, id, method, uri)
+	}
+	subscribe := func(id, uri string) string { return subscription(id, "subscribe", uri) }
+	refused := `{"jsonrpc":"2.0","id":3,"error":{"code":-32002,"message":"no"}}`
+	asked := []string{
+		subscribe("1", `"demo://a"`), subscribe("2", `"demo:\u002f/b"`), subscribe("3", `"demo://none"`), subscribe("4", `"demo://c"`),
+		subscription("5", "unsubscribe", `"demo://c"`), subscription("6", "unsubscribe", `"demo://a"`),
+	}
+	answers := []string{result("1", "{}"), result("2", "{}"), refused, result("4", "{}"), result("5", "{}")}
+	r.send(asked...)
+	p.gets(asked...)
+	p.say(answers...)
+	r.gets(answers...)
+	p.kill() // with one that has no answer: it may have had no effect
+	r.gets(requestFailure("6", lostText))
+
+	for range 2 {
+		p = r.listen().accept()
+		p.answers(helloID, "{}")
+		p.gets(ready)
+		var repeated []string
+		for _, uri := range []string{`"demo://a"`, `"demo:\u002f/b"`} {
+			id, rest := p.asked()
+			if diff := cmp.Diff(subscribe("ID", uri), rest); diff != "" {
+				t.Error(diff)
+			}
+			repeated = append(repeated, result(id, "{}"))
+		}
+		// The session goes on before they are answered, and hears of no answer.
+		r.send(ask("9", "tools/call"))
+		p.gets(ask("9", "tools/call"))
+		p.say(append(repeated, result("9", "{}"))...)
+		r.gets(result("9", "{}"))
+		p.kill()
+	}
+	// Repeated again and again, and ended once for all.
+	p = r.listen().accept()
+	p.answers(helloID, "{}")
+	p.gets(ready)
+	p.asked()
+	p.asked()
+	r.send(subscription("7", "unsubscribe", `"demo://b"`))
+	p.gets(subscription("7", "unsubscribe", `"demo://b"`))
+	p.say(result("7", "{}"))
+	r.gets(result("7", "{}"))
+	p.kill()
+	p = r.listen().accept()
+	p.answers(helloID, "{}")
+	p.gets(ready)
+	p.asked()
+	r.send(ask("8", "tools/call"))
+	p.gets(ask("8", "tools/call"))
+	p.say(result("8", "{}"))
+	r.gets(result("8", "{}"))
 	r.end()
 }
 

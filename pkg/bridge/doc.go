@@ -2,7 +2,7 @@
 // agent can launch, and that relays to the daemon and outlives it (MCP-1).
 //
 // It owns what a session is made of and has to survive a daemon: the handshake
-// as the agent made it, the requests that wait for an answer, and what lists
+// as the agent made it and what it subscribed to, the requests that wait for an answer, and what lists
 // the agent was shown last. It never sends a request twice, never answers one
 // twice, and never runs anything.
 //

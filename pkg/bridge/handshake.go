@@ -16,6 +16,35 @@ type handshake struct {
 	greeting    []byte // the agent's initialize
 	initialized bool   // the agent said so
 	level       []byte // the agent's last logging/setLevel
+	// subscribed are the agent's subscriptions, oldest first. It is replaced,
+	// never changed.
+	subscribed []subscription
+}
+
+// subscription is one resource that the agent wants to hear of.
+type subscription struct {
+	uri  string // decoded
+	line []byte // the agent's resources/subscribe
+}
+
+// subscribe notes an answered resources/subscribe, or what ended one.
+func (h *handshake) subscribe(line []byte, on bool) {
+	uri := resource(line)
+	left := slices.DeleteFunc(slices.Clone(h.subscribed), func(s subscription) bool { return s.uri == uri })
+	if on {
+		left = append(left, subscription{uri, line})
+	}
+	h.subscribed = left
+}
+
+// resource returns the resource that a request is about, "" if none.
+func resource(line []byte) string {
+	var m jsonrpc.Message
+	if jsonrpc.Peek(line, &m) != nil {
+		return ""
+	}
+	uri, _ := jsonrpc.Unquote(m.URI.In(line)) // no daemon takes one that is none
+	return uri
 }
 
 // due returns what of h a daemon that heard done has not heard.
@@ -30,6 +59,11 @@ func (h handshake) due(done handshake) handshake {
 	}
 	if !bytes.Equal(h.level, done.level) {
 		due.level = h.level
+	}
+	for _, s := range h.subscribed {
+		if !slices.ContainsFunc(done.subscribed, func(d subscription) bool { return d.uri == s.uri }) {
+			due.subscribed = append(due.subscribed, s)
+		}
 	}
 	return due
 }
@@ -95,6 +129,9 @@ func (r *replay) prepare(h handshake, shown shown) bool {
 	if due.level != nil {
 		r.ask(due.level, wire.Kinds)
 	}
+	for _, s := range due.subscribed {
+		r.order(s.line)
+	}
 	for k := range wire.Kinds {
 		// The agent may have been shown one since.
 		if h.greeting != nil && h.initialized && shown.has[k] && (due.initialized || !before.has[k]) {
@@ -104,15 +141,20 @@ func (r *replay) prepare(h handshake, shown shown) bool {
 	return len(r.lines) > 0
 }
 
-// ask adds request under an id of the bridge's own.
-func (r *replay) ask(request []byte, k wire.Kind) {
+// ask adds request, whose answer settles k, Kinds for no list.
+func (r *replay) ask(request []byte, k wire.Kind) { r.waits[r.order(request)] = k }
+
+// order adds request under an id of the bridge's own, which it returns. Where
+// the upstream that has to answer is only starting, that would take too long to
+// be waited for; the answer is for nobody.
+func (r *replay) order(request []byte) (id string) {
 	var m jsonrpc.Message
 	// The requests are the bridge's own, or were read and checked before.
 	_ = jsonrpc.Peek(request, &m)
 	r.asked++
-	id := strconv.Quote(r.prefix + strconv.Itoa(r.asked))
-	r.waits[id] = k
+	id = strconv.Quote(r.prefix + strconv.Itoa(r.asked))
 	r.lines = append(jsonrpc.Splice(r.lines, request, jsonrpc.Edit{At: m.ID, With: []byte(id)}), '\n')
+	return id
 }
 
 // hear takes one line of the daemon. Notifications about lists are settled by

@@ -76,7 +76,7 @@ func (s *session) add(id []byte, v verb, line []byte) *request {
 	}
 	r := &request{id: string(id), n: s.asked, verb: v}
 	s.asked++
-	if v == greet || v == level {
+	if v.kept() {
 		r.line = slices.Clone(line)
 	}
 	if v == greet {
@@ -190,7 +190,7 @@ func (s *session) release() []*request {
 // sent notes that the daemon has r, or part of it.
 func (r *request) sent() {
 	r.place = taken
-	if r.verb != greet && r.verb != level {
+	if !r.verb.kept() {
 		r.line = nil
 	}
 }
@@ -212,6 +212,8 @@ func (s *session) answered(line []byte, m *jsonrpc.Message) bool {
 		s.greeting = r.line
 	case level:
 		s.level = r.line
+	case subscribe, unsubscribe:
+		s.subscribe(r.line, r.verb == subscribe)
 	default:
 		if k, ok := r.verb.kind(); ok {
 			s.shown.set(k, m.Result.In(line))

@@ -9,11 +9,13 @@ import (
 type verb uint8
 
 const (
-	other    verb = iota
-	call          // tools/call: harness's failures are tool results (MCP-7)
-	greet         // initialize: has no effect, so it may be sent again
-	level         // logging/setLevel: a part of the session, repeated on each link
-	discover      // server/discover: answered at once, daemon or not (MCP-0)
+	other       verb = iota
+	call             // tools/call: harness's failures are tool results (MCP-7)
+	greet            // initialize: has no effect, so it may be sent again
+	level            // logging/setLevel: a part of the session, repeated on each link
+	subscribe        // resources/subscribe: likewise
+	unsubscribe      // resources/unsubscribe: ends what is repeated
+	discover         // server/discover: answered at once, daemon or not (MCP-0)
 	ping
 	templates
 	lists // the first page of the list of wire.Kind 0; the next ones follow
@@ -32,6 +34,10 @@ func verbOf(line []byte, m *jsonrpc.Message) verb {
 		return greet
 	case "logging/setLevel":
 		return level
+	case "resources/subscribe":
+		return subscribe
+	case "resources/unsubscribe":
+		return unsubscribe
 	case "server/discover":
 		return discover
 	case "ping":
@@ -49,6 +55,9 @@ func verbOf(line []byte, m *jsonrpc.Message) verb {
 
 // kind returns which list is asked for, if one is.
 func (v verb) kind() (k wire.Kind, ok bool) { return wire.Kind(v - lists), v >= lists }
+
+// kept reports whether a request is a part of the session once it was answered.
+func (v verb) kept() bool { return v == greet || v == level || v == subscribe || v == unsubscribe }
 
 // failure is the answer that e is to the request with the raw id.
 func (v verb) failure(id []byte, e *wire.Error) []byte {
