@@ -7,7 +7,9 @@
 //
 //	start    -start-delay D  -start-marker FILE  -start-gate FILE  -banner TEXT
 //	         -stderr-first N  -exit-on METHOD  -mute METHOD  -refuse METHOD
-//	lists    -tools FILE (followed live)  -count N  -page N  -storm  -instructions TEXT
+//	lists    -tools FILE  -prompts FILE  -resources FILE  -templates FILE (followed live)
+//	         -count N  -page N  -storm  -instructions TEXT
+//	more     -completion  -logging  -name TEXT
 //	lines    -noise  -result-first  -read-delay D
 //	process  -ignore-eof  -ignore-term  -heir  -family
 //	record   -record FILE
@@ -28,8 +30,12 @@
 //	flood {bytes}, log {text} to stderr: a stream without newlines; one line
 //	ask {method}            a request to the client; the answer is the result
 //	deaf                    answers, then reads no more
+//	update {uri}            says that a resource was updated, whoever subscribed
+//	message {level, text}   sends a log message, whatever level was set
 //
 // A tool of the -tools file that is none of these answers with its own name.
+// Prompts, resources and completions answer with the params as received, byte
+// for byte, and with -name, as _meta.
 //
 // # Decisions
 //

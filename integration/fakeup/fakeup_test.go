@@ -70,7 +70,7 @@ func TestMain_PagesHaveAnEmptyCursorThatIsNotTheEnd(t *testing.T) {
 	t.Parallel()
 	list := `{"jsonrpc":"2.0","id":%d,"method":"tools/list","params":%s}`
 	got := talk(
-		t, []string{"-count", "10", "-page", "15"},
+		t, []string{"-count", "8", "-page", "15"},
 		fmt.Sprintf(list, 1, `{}`), fmt.Sprintf(list, 2, `{"cursor":""}`), fmt.Sprintf(list, 3, `{"cursor":"page 2"}`),
 	)
 	var counts []int

@@ -12,36 +12,49 @@ import (
 	"time"
 )
 
-// follow is how often the -tools file is read again.
+// follow is how often the files of lists are read again.
 const follow = 10 * time.Millisecond
 
 // builtins are the tools offered without a -tools file, in this order.
 func builtins() []string {
 	return []string{
 		"echo", "raw", "pid", "env", "blob", "bigline", "sleep", "hang", "progress", "tag", "die", "last",
-		"fail", "rpcerror", "noise", "burst", "flood", "log", "ask", "deaf",
+		"fail", "rpcerror", "noise", "burst", "flood", "log", "ask", "deaf", "update", "message",
 	}
 }
 
-// offer is the list of tools, raw.
+// offer is one of the lists, raw.
 type offer struct {
+	method  string // that lists it
+	member  string // of the result
+	changed string // the notification that it has changed
+	file    string // "" for none
+
 	mu    sync.Mutex
-	tools []json.RawMessage
+	items []json.RawMessage
 	text  string // of the file, as last read
 }
 
-func newOffer(o options) *offer {
-	f := &offer{}
+// newOffers are the lists of one process.
+func newOffers(o options) []*offer {
+	tools := &offer{method: "tools/list", member: "tools", changed: "notifications/tools/list_changed", file: o.toolsFile}
 	for _, name := range builtins() {
-		f.tools = append(f.tools, plain(name))
+		tools.items = append(tools.items, plain(name))
 	}
 	for i := range o.count {
-		f.tools = append(f.tools, plain(fmt.Sprintf("t%04d", i)))
+		tools.items = append(tools.items, plain(fmt.Sprintf("t%04d", i)))
 	}
-	if o.toolsFile != "" {
-		f.reload(o.toolsFile)
+	const resourcesChanged = "notifications/resources/list_changed"
+	all := []*offer{
+		tools,
+		{method: "prompts/list", member: "prompts", changed: "notifications/prompts/list_changed", file: o.promptsFile},
+		{method: "resources/list", member: "resources", changed: resourcesChanged, file: o.resourcesFile},
+		{method: "resources/templates/list", member: "resourceTemplates", changed: resourcesChanged, file: o.templatesFile},
 	}
-	return f
+	for _, f := range all {
+		f.reload()
+	}
+	return all
 }
 
 // plain is a tool with no more than it must have.
@@ -51,10 +64,13 @@ func plain(name string) json.RawMessage {
 
 // reload reads the file and reports whether it has another list now. A file
 // that is being written is read again later.
-func (f *offer) reload(path string) bool {
-	text, err := os.ReadFile(path)
-	var tools []json.RawMessage
-	if err != nil || json.Unmarshal(text, &tools) != nil {
+func (f *offer) reload() bool {
+	if f.file == "" {
+		return false
+	}
+	text, err := os.ReadFile(f.file)
+	var items []json.RawMessage
+	if err != nil || json.Unmarshal(text, &items) != nil {
 		return false
 	}
 	f.mu.Lock()
@@ -62,12 +78,12 @@ func (f *offer) reload(path string) bool {
 	if string(text) == f.text {
 		return false
 	}
-	f.tools, f.text = tools, string(text)
+	f.items, f.text = items, string(text)
 	return true
 }
 
 // watch calls changed after every change of the file, until ctx ends.
-func (f *offer) watch(ctx context.Context, path string, changed func()) {
+func (f *offer) watch(ctx context.Context, changed func()) {
 	tick := time.NewTicker(follow)
 	defer tick.Stop()
 	for {
@@ -75,21 +91,21 @@ func (f *offer) watch(ctx context.Context, path string, changed func()) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			if f.reload(path) {
+			if f.reload() {
 				changed()
 			}
 		}
 	}
 }
 
-// page is the result of tools/list for a cursor; nil is the first page. The
+// page is the result of the list for a cursor; nil is the first page. The
 // cursor of the second page is the empty string, which is not the end.
 func (f *offer) page(cursor *string, size int) (string, bool) {
 	f.mu.Lock()
-	tools := slices.Clone(f.tools)
+	items := slices.Clone(f.items)
 	f.mu.Unlock()
 	if size == 0 {
-		size = max(1, len(tools))
+		size = max(1, len(items))
 	}
 	n := 0
 	if cursor != nil {
@@ -101,20 +117,20 @@ func (f *offer) page(cursor *string, size int) (string, bool) {
 			}
 		}
 	}
-	from, to := min(n*size, len(tools)), min((n+1)*size, len(tools))
+	from, to := min(n*size, len(items)), min((n+1)*size, len(items))
 	next := ""
-	if to < len(tools) {
+	if to < len(items) {
 		next = `,"nextCursor":""`
 		if n > 0 {
 			next = fmt.Sprintf(`,"nextCursor":"page %d"`, n+1)
 		}
 	}
 	var b strings.Builder
-	for i, tool := range tools[from:to] {
+	for i, item := range items[from:to] {
 		if i > 0 {
 			b.WriteByte(',')
 		}
-		b.Write(tool)
+		b.Write(item)
 	}
-	return `{"tools":[` + b.String() + `]` + next + `}`, true
+	return `{"` + f.member + `":[` + b.String() + `]` + next + `}`, true
 }

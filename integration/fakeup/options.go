@@ -19,7 +19,15 @@ type options struct {
 	mute        methods
 	refuse      methods
 
-	toolsFile    string
+	name string
+
+	toolsFile     string
+	promptsFile   string
+	resourcesFile string
+	templatesFile string
+	completes     bool
+	logs          bool
+
 	count        int
 	page         int
 	storm        bool
@@ -64,9 +72,15 @@ func parse(args []string, usage io.Writer) (options, error) {
 	f.Var(&o.exitOn, "exit-on", "exit with code 1 when this method arrives")
 	f.Var(&o.mute, "mute", "never answer this method")
 	f.Var(&o.refuse, "refuse", "answer this method with an error")
+	f.StringVar(&o.name, "name", "fake", "what it calls itself, also in what it has to read")
 	f.StringVar(&o.toolsFile, "tools", "", "file with a JSON array of tools, followed live")
+	f.StringVar(&o.promptsFile, "prompts", "", "file with a JSON array of prompts, followed live")
+	f.StringVar(&o.resourcesFile, "resources", "", "file with a JSON array of resources, followed live")
+	f.StringVar(&o.templatesFile, "templates", "", "file with a JSON array of resource templates, followed live")
+	f.BoolVar(&o.completes, "completion", false, "complete arguments")
+	f.BoolVar(&o.logs, "logging", false, "take a level for log messages")
 	f.IntVar(&o.count, "count", 0, "offer this many tools named t0000 and so on")
-	f.IntVar(&o.page, "page", 0, "tools on a page of tools/list; 0: all")
+	f.IntVar(&o.page, "page", 0, "items on a page of a list; 0: all")
 	f.BoolVar(&o.storm, "storm", false, "list_changed after every tools/list")
 	f.StringVar(&o.instructions, "instructions", "", "instructions of initialize")
 	f.BoolVar(&o.noise, "noise", false, "a line of junk before every message")

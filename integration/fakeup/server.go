@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -23,9 +24,9 @@ const hold = 5 * time.Millisecond
 // server is one running fake upstream.
 type server struct {
 	options
-	out   *writer
-	rec   *recorder
-	offer *offer
+	out    *writer
+	rec    *recorder
+	offers []*offer
 
 	mu     sync.Mutex
 	held   []string                // answers of "tag", in the order asked
@@ -49,7 +50,7 @@ func Main(args []string) int {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	s := &server{
-		options: o, rec: rec, offer: newOffer(o), asked: map[string]chan message{},
+		options: o, rec: rec, offers: newOffers(o), asked: map[string]chan message{},
 		out: &writer{out: os.Stdout, noise: o.noise, resultFirst: o.resultFirst},
 	}
 	rec.add(Started, strings.Join(os.Args, " "))
@@ -58,8 +59,10 @@ func Main(args []string) int {
 		select {}
 	}
 	s.spawn()
-	if o.toolsFile != "" {
-		go s.offer.watch(ctx, o.toolsFile, s.changed)
+	for _, f := range s.offers {
+		if f.file != "" {
+			go f.watch(ctx, func() { s.out.notify(f.changed, "{}") })
+		}
 	}
 	return s.serve(os.Stdin)
 }
@@ -148,13 +151,23 @@ func (s *server) handle(line []byte) {
 }
 
 func (s *server) request(m message) {
+	if i := slices.IndexFunc(s.offers, func(f *offer) bool { return f.method == m.Method }); i >= 0 {
+		s.list(m, s.offers[i])
+		return
+	}
 	switch m.Method {
 	case "initialize":
 		go s.initialize(m)
 	case "ping":
 		s.out.result(m.ID, `{}`)
-	case "tools/list":
-		s.list(m)
+	case "prompts/get":
+		s.out.result(m.ID, `{"messages":[],"_meta":{"params":`+string(m.Params)+`}}`)
+	case "resources/read":
+		s.out.result(m.ID, `{"contents":[],"_meta":{"from":`+quote(s.name)+`,"params":`+string(m.Params)+`}}`)
+	case "completion/complete":
+		s.out.result(m.ID, `{"completion":{"values":[`+quote(s.name)+`]},"_meta":{"params":`+string(m.Params)+`}}`)
+	case "resources/subscribe", "resources/unsubscribe", "logging/setLevel":
+		s.out.result(m.ID, `{}`) // what it knows of them is in the record
 	case "tools/call":
 		var c call
 		if err := json.Unmarshal(m.Params, &c); err != nil {
@@ -179,8 +192,27 @@ func (s *server) initialize(m message) {
 	if s.instructions != "" {
 		extra = `,"instructions":` + quote(s.instructions)
 	}
-	s.out.result(m.ID, `{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true}},`+
-		`"serverInfo":{"name":"fake","version":"1"}`+extra+`}`)
+	s.out.result(m.ID, `{"protocolVersion":"2025-11-25","capabilities":`+s.capabilities()+`,`+
+		`"serverInfo":{"name":`+quote(s.name)+`,"version":"1"}`+extra+`}`)
+}
+
+// capabilities are what it announces: no more than the flags ask for.
+func (s *server) capabilities() string {
+	all := []string{`"tools":{"listChanged":true}`}
+	for _, c := range []struct {
+		has  bool
+		text string
+	}{
+		{s.promptsFile != "", `"prompts":{"listChanged":true}`},
+		{s.resourcesFile != "" || s.templatesFile != "", `"resources":{"listChanged":true,"subscribe":true}`},
+		{s.completes, `"completions":{}`},
+		{s.logs, `"logging":{}`},
+	} {
+		if c.has {
+			all = append(all, c.text)
+		}
+	}
+	return "{" + strings.Join(all, ",") + "}"
 }
 
 // coldStart waits like a package manager that downloads before it runs: once
@@ -203,23 +235,21 @@ func exists(path string) bool {
 	return err == nil
 }
 
-func (s *server) list(m message) {
+func (s *server) list(m message, f *offer) {
 	var p struct {
 		Cursor *string `json:"cursor"`
 	}
 	json.Unmarshal(m.Params, &p)
-	page, ok := s.offer.page(p.Cursor, s.page)
+	page, ok := f.page(p.Cursor, s.page)
 	if !ok {
 		s.out.fault(m.ID, -32602, "no such cursor", "")
 		return
 	}
 	s.out.result(m.ID, page)
 	if s.storm {
-		s.changed()
+		s.out.notify(f.changed, "{}")
 	}
 }
-
-func (s *server) changed() { s.out.notify("notifications/tools/list_changed", "{}") }
 
 // answered hands an answer of the client to the tool that asked.
 func (s *server) answered(m message) {

@@ -15,6 +15,8 @@ type args struct {
 	Name   string `json:"name"`
 	Method string `json:"method"`
 	Tag    string `json:"tag"`
+	URI    string `json:"uri"`
+	Level  string `json:"level"`
 	Bytes  int    `json:"bytes"`
 	MS     int    `json:"ms"`
 	N      int    `json:"n"`
@@ -74,10 +76,14 @@ func (s *server) say(name string, a args) string {
 		s.out.junk()
 	case "burst":
 		for range a.N {
-			s.changed()
+			s.out.notify("notifications/tools/list_changed", "{}")
 		}
 	case "flood":
 		flood(a.Bytes)
+	case "update":
+		s.out.notify("notifications/resources/updated", `{"uri":`+quote(a.URI)+`,"_meta":{"n":1.0}}`)
+	case "message":
+		s.out.notify("notifications/message", `{"level":`+quote(a.Level)+`,"logger":"fake","data":{"text":`+quote(a.Text)+`,"n":1.0}}`)
 	case "log":
 		fmt.Fprintln(os.Stderr, a.Text)
 	case "deaf":

@@ -2,9 +2,9 @@
 // agent can launch, and that relays to the daemon and outlives it (MCP-1).
 //
 // It owns what a session is made of and has to survive a daemon: the handshake
-// as the agent made it and what it subscribed to, the requests that wait for an answer, and what lists
-// the agent was shown last. It never sends a request twice, never answers one
-// twice, and never runs anything.
+// as the agent made it, what it subscribed to, the requests that wait for an
+// answer, and what lists the agent was shown last. It never sends a request
+// twice, never answers one twice, and never runs anything.
 //
 // The rules are in session.go and handshake.go, which know neither time nor
 // descriptors. agent.go and link.go are the two directions, each with one
