@@ -137,6 +137,9 @@ var rooms = map[string]room{
 	"integration/fakeup": {
 		does: "an MCP server that misbehaves on request",
 	},
+	"integration/unprefix": {
+		does: "takes the key of an upstream off the names, for the conformance suite",
+	},
 	"integration/fakemodel": {
 		does: "stands in for the model APIs that agent CLIs speak to",
 	},

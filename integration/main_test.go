@@ -10,10 +10,15 @@ import (
 	"time"
 
 	"harness/integration/fakeup"
+	"harness/integration/unprefix"
 )
 
-// TestMain removes what the tests built.
+// TestMain removes what the tests built. Called by another name, the test
+// binary is the filter of the conformance suite.
 func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) == unprefix.Name {
+		os.Exit(unprefix.Main(os.Args[1:]))
+	}
 	code := m.Run()
 	if dir, err := programs(); err == nil {
 		os.RemoveAll(dir)
