@@ -117,6 +117,11 @@ func TestHarness_IsRestartedAndSaysHowItEnded(t *testing.T) {
 	if a.Restarts != 14 || a.LastExit == nil || *a.LastExit.Code != 3 {
 		t.Errorf("%+v", a)
 	}
+	// It waits for its user, and a start by hand begins to count anew.
+	h.harness("start", "a")
+	if now := h.list()["a"]; !now.Enabled || now.Restarts >= 14 {
+		t.Errorf("started by hand: %+v", now)
+	}
 	if o := h.harness("start", "nobody"); o.code != 1 || !strings.Contains(o.stderr, "nobody") {
 		t.Errorf("%+v", o)
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -90,6 +91,86 @@ func noFileHas(t *testing.T, dir, text string) {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// The same of a harness's secrets, and of the token that says who it is.
+func TestC63_ASecretOfAHarnessReachesItAlone(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	file := h.write("secrets.env", "TOKEN="+canary+"\n")
+	debug := quick + "log_level = \"debug\"\n"
+	// It writes down that it has them, and not what they are.
+	script := `[ "$TOKEN$INLINE" = "` + canary[:4] + `""` + canary[4:] + `" ] && echo $HARNESS_NAME > ` + h.path("has") + "; " + stays
+	table := func(more string) string {
+		return harnessTable("a", script, fmt.Sprintf("enabled = true\nenv_file = %q\n", file)+more)
+	}
+	h.configure(debug, h.upstream("up"), table(""), harnessTable("other", stays, "enabled = true"))
+	d := h.start()
+	events := &buffer{}
+	follow := h.command(t.Context(), "harness", "events", "--json")
+	follow.Stdout, follow.Stderr = events, events
+	if err := follow.Start(); err != nil {
+		t.Fatal(err)
+	}
+	a := d.connected()
+	a.eventuallyCalls("up__echo", map[string]any{"text": "x"})
+	eventually(t, "it has its secrets", func() bool { return exists(h.path("has")) })
+	pid := h.awaitHarness("a", "running").PID
+	env := environOf(t, pid)
+	_, token, _ := strings.Cut(env, "HARNESS_MCP_TOKEN=")
+	token, _, _ = strings.Cut(token, "\x00")
+	if !strings.Contains(env, "TOKEN="+canary) || len(token) < 22 {
+		t.Fatal("it does not have its secrets")
+	}
+	secret := func(text string) bool { return strings.Contains(text, canary) || strings.Contains(text, token) }
+	others := environOf(t, d.pid()) + environOf(t, h.awaitHarness("other", "running").PID) + environOf(t, a.cmd.Process.Pid) + a.must("up__env", nil)
+	if secret(others) {
+		t.Error("somebody else has it in the environment")
+	}
+	var said strings.Builder // all that harness says to anybody
+	ask := func(lines ...string) {
+		for _, line := range lines {
+			fmt.Fprint(&said, d.harness(strings.Fields(line)...))
+		}
+	}
+	look := func() {
+		ask("list --json", "describe a", "describe a --json", "status --json", "logs a", "doctor --json", "restart a")
+		for _, tool := range []string{"harness_list", "list_trajectories"} {
+			a.call(tool, nil)
+		}
+		for _, tool := range []string{"harness_describe", "harness_logs"} {
+			a.call(tool, map[string]any{"name": "a"})
+		}
+		for _, p := range mentioning(t, h.dir) {
+			fmt.Fprintln(&said, p.cmdline)
+		}
+	}
+	look()
+	for _, text := range []string{"TOKEN='" + canary + "\n", "TOKEN=" + canary + "\n" + canary, "TOKEN=" + canary + "-changed\n"} {
+		h.write("secrets.env", text)
+		ask("reload --json", "restart a", "list")
+	}
+	h.configure(debug, h.upstream("up"), table("nonsense = \""+canary+"\"\n"), harnessTable("other", stays, "enabled = true"))
+	ask("reload", "reload --json")
+	look()
+	for _, m := range a.received() {
+		said.Write(m.raw)
+	}
+	follow.Process.Signal(syscall.SIGTERM)
+	follow.Wait()
+	said.WriteString(events.String() + d.log.String() + a.stderr.String())
+	for line := range strings.Lines(said.String()) {
+		if secret(line) {
+			t.Errorf("it was said: %s", line)
+		}
+	}
+	if !strings.Contains(events.String(), `"a"`) {
+		t.Errorf("no event told of it: %s", events)
+	}
+	for _, text := range []string{canary, token} {
+		noFileHas(t, h.path("state"), text)
+		noFileHas(t, h.path("run"), text)
 	}
 }
 
