@@ -21,6 +21,13 @@
 // What an upstream is subscribed to is counted here, per resource; that it is
 // asked again after a restart is the upstream's side's.
 //
+// What an upstream asks its client goes to one session under an id that no other
+// session, and no other daemon, ever uses; an answer to no question is dropped.
+//
+// Some agents refuse a whole list for one tool in it. The list of such an agent
+// is a view of its own, without that tool; what it objects to is for
+// [Options].Lint to say, since this room knows no agent.
+//
 // What the endpoint itself answers (initialize, ping, its own tools, prompts and
 // logging levels) is answered here too, in the types of mark3labs/mcp-go/mcp and
 // without the server of that library. Everything listed is rendered with the

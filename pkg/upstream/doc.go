@@ -36,6 +36,23 @@
 // registering are one critical section, so a swap cannot lose a call between
 // two processes and needs no second try: nothing is ever sent twice.
 //
+// What sessions have asked for that outlives a process (keep.go: subscriptions,
+// the level of the log) is asked again of every process that takes over, at the
+// moment when calls begin to go to it. Answers to that are of no interest.
+//
+// A question of a process to its client (ask.go) is put to the only session with
+// a call under way there, or refused in words: it is never put to two, and never
+// to one that merely might be meant. A shared upstream is told that it may ask
+// for sampling and elicitation, and not for roots: those are asked for at the
+// start, when it works for nobody.
+//
+// With isolation = "session" (private.go) the unit of the pool has a process only
+// to learn what there is to list. Each session that calls is given a unit of its
+// own, with the same machine; the pool's unit knows them, passes definitions and
+// stops on, and is not over before they are. They share its log. A changed
+// definition starts beside the old one, as in any swap, and takes over when the
+// session has nothing under way.
+//
 // A process that accepts nothing for 30 seconds while data waits for it is
 // ended like one that crashed (MCP-6): what it was sent is torn, so nothing
 // else could follow. A single batch over the limit is only refused.
