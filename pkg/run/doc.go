@@ -9,6 +9,6 @@
 //
 // The output is cut at 4 MiB, with a note of that: it is evidence of how a run
 // went, while the rotated log has the newest of it. Whoever prints never waits
-// for the disk here either: the writes are small, buffered by the kernel, and
-// not synced before the end.
+// for the disk: it is written to by a goroutine of the run's own, and what waits
+// for that is no more than what is kept in all.
 package run

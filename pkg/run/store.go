@@ -26,6 +26,9 @@ const (
 	// Page is how many bytes of a transcript are given out at once.
 	Page = 64 << 10
 
+	// settleWithin is how long a page waits for what was printed before.
+	settleWithin = time.Second
+
 	outputFile = "output.log"
 	statusFile = "status.json"
 )
@@ -76,7 +79,8 @@ type Run struct {
 
 	mu     sync.Mutex
 	info   Info
-	output *os.File
+	file   *os.File // of its output; nil once it has ended
+	output output
 }
 
 // Begin makes the directory of a run that is about to begin, and removes the
@@ -120,12 +124,13 @@ func (r *Run) create() (err error) {
 	if err := os.MkdirAll(r.path, 0o700); err != nil {
 		return fmt.Errorf("make the run's directory: %w", err)
 	}
-	r.output, err = os.OpenFile(filepath.Join(r.path, outputFile), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	r.file, err = os.OpenFile(filepath.Join(r.path, outputFile), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return fmt.Errorf("make the run's output: %w", err)
 	}
+	r.output.to = r.file
 	if err := r.save(); err != nil {
-		return errors.Join(err, r.output.Close())
+		return errors.Join(err, r.file.Close())
 	}
 	return nil
 }
@@ -199,19 +204,15 @@ func known(id string) bool {
 // ID returns the run's id.
 func (r *Run) ID() string { return r.info.ID }
 
-// Write keeps what was printed, up to a limit. It always takes all of p.
+// Write keeps what was printed, up to a limit. It always takes all of p, and
+// never waits.
 func (r *Run) Write(p []byte) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	room := limit - r.info.Bytes
-	if r.output == nil || room <= 0 {
-		return len(p), nil
-	}
-	n, err := r.output.Write(p[:min(int64(len(p)), room)])
-	r.info.Bytes += int64(n)
-	if err != nil {
-		r.store.log.Warn("output of a run not kept", "run", r.info.ID, "error", err)
-		r.info.Bytes = limit // nothing follows a hole
+	if room := limit - r.info.Bytes; r.file != nil && room > 0 {
+		kept := p[:min(int64(len(p)), room)]
+		r.info.Bytes += int64(len(kept))
+		r.output.add(kept)
 	}
 	return len(p), nil
 }
@@ -219,20 +220,24 @@ func (r *Run) Write(p []byte) (int, error) {
 // End notes how the run ended. From now on its output does not change.
 func (r *Run) End(at time.Time, code int, signal string) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.output == nil {
+	file := r.file
+	r.file = nil
+	r.mu.Unlock()
+	if file == nil {
 		return
 	}
+	written, err := r.output.settle(0)
+	err = errors.Join(err, file.Chmod(0o400), file.Sync(), file.Close())
 	at = at.UTC()
-	r.info.State, r.info.EndedAt = Exited, &at
+	r.mu.Lock()
+	r.info.State, r.info.EndedAt, r.info.Bytes = Exited, &at, written
 	if signal != "" {
 		r.info.Signal = &signal
 	} else {
 		r.info.ExitCode = &code
 	}
-	err := errors.Join(r.output.Chmod(0o400), r.output.Sync(), r.output.Close(), r.save())
-	r.output = nil
-	if err != nil {
+	r.mu.Unlock()
+	if err = errors.Join(err, r.save()); err != nil {
 		r.store.log.Warn("end of a run not kept", "run", r.info.ID, "error", err)
 	}
 	r.store.mu.Lock()
@@ -326,6 +331,12 @@ func (s *Store) Info(id string) (Info, error) {
 func (s *Store) Transcript(id string, offset int64) (text []byte, next int64, err error) {
 	if !known(id) {
 		return nil, 0, ErrUnknown
+	}
+	s.mu.Lock()
+	r := s.live[id]
+	s.mu.Unlock()
+	if r != nil {
+		_, _ = r.output.settle(settleWithin) // what is not there yet comes with the next page
 	}
 	f, err := os.Open(filepath.Join(s.dir, id, outputFile))
 	if errors.Is(err, fs.ErrNotExist) {

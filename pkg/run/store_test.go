@@ -3,9 +3,11 @@ package run
 import (
 	"bytes"
 	"errors"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -99,6 +101,57 @@ func TestRun_OutputIsBounded(t *testing.T) {
 	}
 	if total != limit {
 		t.Errorf("pages of %d bytes in all", total)
+	}
+}
+
+// gate is a disk that hangs until it is opened.
+type gate struct {
+	open chan struct{}
+	to   io.Writer
+}
+
+func (g gate) Write(p []byte) (int, error) {
+	<-g.open
+	return g.to.Write(p)
+}
+
+func TestWrite_NeverWaitsForTheDisk(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, 10)
+	r := begin(t, s, "a")
+	g := gate{make(chan struct{}), r.output.to}
+	r.output.to = g
+	want := bytes.Repeat([]byte("0123456789abcdef"), 1000)
+	for part := range slices.Chunk(want, 16) {
+		r.Write(part)
+	}
+	if i, err := s.Info(r.ID()); err != nil || i.Bytes != int64(len(want)) {
+		t.Errorf("while the disk hangs: %+v, %v", i, err)
+	}
+	close(g.open)
+	r.End(time.Now(), 0, "")
+	text, _, err := s.Transcript(r.ID(), 0)
+	if i, _ := s.Info(r.ID()); err != nil || !bytes.Equal(text, want) || i.Bytes != int64(len(want)) {
+		t.Errorf("%d bytes, %v, %+v", len(text), err, i)
+	}
+}
+
+func TestWrite_NothingFollowsAHole(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, 10)
+	r := begin(t, s, "a")
+	r.Write([]byte("one"))
+	r.output.settle(0)
+	r.file.Close() // the disk is full
+	r.Write([]byte("two"))
+	r.output.settle(0)
+	r.Write([]byte("three"))
+	r.End(time.Now(), 0, "")
+	if text, _, err := s.Transcript(r.ID(), 0); err != nil || string(text) != "one" {
+		t.Errorf("%q, %v", text, err)
+	}
+	if i, err := s.Info(r.ID()); err != nil || i.Bytes != 3 {
+		t.Errorf("%+v, %v", i, err)
 	}
 }
 
@@ -233,6 +286,7 @@ func TestInfo_OfADaemonThatWasKilledSaysNothingOfTheEnd(t *testing.T) {
 	s := newStore(t, 10)
 	r := begin(t, s, "a")
 	r.Write([]byte("half"))
+	r.output.settle(0)
 	again := NewStore(s.dir, s.keep, s.log)
 	i, err := again.Info(r.ID())
 	if err != nil || i.State != Exited || i.EndedAt != nil || i.ExitCode != nil || i.Signal != nil || i.Bytes != 4 {
