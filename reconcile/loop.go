@@ -17,8 +17,10 @@ type Loaded struct {
 	// is what the last good text asks for, with today's env_files and prompts
 	// (CFG-3). It is never nil.
 	Desired *Desired
-	// Faults say why the global file was refused; empty means it is accepted.
+	// Faults say why files were refused; Refused is set where the global one was
+	// among them. A project's holds back nobody else (CFG-4).
 	Faults   []config.Fault
+	Refused  bool
 	Warnings []config.Fault
 	// File is the `enabled` of every table as the accepted text writes it. It
 	// is nil where no text was ever good: then nothing is put in force, and

@@ -98,7 +98,7 @@ func (l *Loop) carryOut(ctx context.Context, batch []*request) {
 	}
 	plan := l.pass()
 	for _, r := range batch {
-		if len(l.loaded.Faults) > 0 {
+		if l.loaded.Refused {
 			r.since = time.Time{} // what went well before is not the answer
 		}
 		r.done <- Passed{State: l.State(), Plan: l.trail.before(plan, r.since), Started: l.started}

@@ -119,7 +119,7 @@ func TestReload_DuringAPassIsAnsweredByTheNext(t *testing.T) {
 func TestReload_SaysWhyAFileWasRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := running(t, table("a"))
-		f.with(func() { f.file.Faults = []config.Fault{{Line: 3, Message: "no"}} })
+		f.with(func() { f.file.Faults, f.file.Refused = []config.Fault{{Line: 3, Message: "no"}}, true })
 		at, p := f.reload(5 * time.Second)()
 		if at != 10*time.Second || p.State.OK || len(p.State.Faults) != 1 || p.State.Generation != 1 {
 			t.Errorf("at %v: %+v", at, p)
@@ -268,7 +268,7 @@ func TestReload_ListsWhatTheWatcherDidSinceItWasAskedFor(t *testing.T) {
 		if err != nil || len(p.Plan) != 1 || p.Plan[0].Name != "a" {
 			t.Errorf("what is long past is listed: %v, %v", p.Plan, err)
 		}
-		f.with(func() { f.file.Faults = []config.Fault{{Line: 3, Message: "no"}} })
+		f.with(func() { f.file.Faults, f.file.Refused = []config.Fault{{Line: 3, Message: "no"}}, true })
 		if p, err = f.loop.Reload(t.Context(), f.begun, time.Minute); err != nil || len(p.Plan) != 0 {
 			t.Errorf("a refused one lists %v, %v", p.Plan, err)
 		}

@@ -54,7 +54,8 @@ func (g *globals) attach(cmd *cobra.Command, req control.AttachRequest) error {
 	// Whatever the harness has switched on is none of the shell's.
 	defer func() {
 		_ = term.Restore(int(in.Fd()), before)
-		fmt.Fprint(cmd.OutOrStdout(), "\x1b[0m\x1b[r\x1b[?1049l\x1b[?25h\x1b[?1l\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1004l\x1b[?1006l\x1b[?2004l\r\n")
+		// The cursor goes below all that was drawn: the margins send it home.
+		fmt.Fprint(cmd.OutOrStdout(), "\x1b[0m\x1b[r\x1b[999;1H\x1b[?1049l\x1b[?25h\x1b[?1l\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1004l\x1b[?1006l\x1b[?2004l\r\n")
 	}()
 	stop := context.AfterFunc(cmd.Context(), func() { _ = a.Close() })
 	defer stop()

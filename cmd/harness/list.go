@@ -59,8 +59,15 @@ func printHarnesses(cmd *cobra.Command, list []control.Harness, asJSON bool) err
 // noteOf is what else there is to say of a harness in a line.
 func noteOf(h control.Harness) string {
 	var notes []string
-	if h.ConfigPending {
+	switch {
+	case h.ConfigPending:
 		notes = append(notes, "changed; applies at the next start")
+	case h.Error != nil && h.NextRetryMS != nil:
+		notes = append(notes, *h.Error+", tried again in "+retryText(h.NextRetryMS))
+	case h.Error != nil:
+		notes = append(notes, *h.Error)
+	case h.State == "stopped" && !h.Enabled:
+		notes = append(notes, "not enabled, in the file or by hand; `harness start "+h.Name+"` starts it")
 	}
 	if h.Description != nil {
 		notes = append(notes, firstLine(*h.Description, 60))

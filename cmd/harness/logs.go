@@ -68,7 +68,7 @@ func logsJSON(cmd *cobra.Command, c *control.Client, req control.LogsRequest) er
 // plainLine makes a line safe to show.
 func plainLine(line string) string {
 	if whole, ended := strings.CutSuffix(line, "\n"); ended {
-		return plain.Text(whole) + "\n"
+		return plain.Text(strings.TrimSuffix(whole, "\r")) + "\n" // a terminal's own line end
 	}
 	return plain.Text(line)
 }

@@ -11,6 +11,7 @@ import (
 
 func newPromptsCmd(g *globals) *cobra.Command {
 	var asJSON bool
+	var project string
 	cmd := &cobra.Command{
 		Use:   "prompts",
 		Short: "List the prompts served from markdown files",
@@ -21,7 +22,7 @@ func newPromptsCmd(g *globals) *cobra.Command {
 				return err
 			}
 			defer c.Close()
-			list, err := c.Prompts(cmd.Context())
+			list, err := c.Prompts(cmd.Context(), project)
 			if err != nil {
 				return err
 			}
@@ -47,5 +48,6 @@ func newPromptsCmd(g *globals) *cobra.Command {
 		},
 	}
 	jsonFlag(cmd, &asJSON)
+	cmd.Flags().StringVar(&project, "project", "", "with those of a project that is up")
 	return cmd
 }

@@ -74,6 +74,9 @@ func printReload(out, errOut io.Writer, r *control.ReloadResult, dryRun bool) {
 	switch {
 	case !r.OK:
 		printFaults(errOut, "harness: refused: ", r.Errors)
+		if len(r.Changed) > 0 && !dryRun {
+			fmt.Fprintf(out, "in force but for what was refused, generation %d\n", r.Generation)
+		}
 	case len(r.Changed) == 0 && dryRun:
 		fmt.Fprintln(out, "nothing would change")
 	case len(r.Changed) == 0:

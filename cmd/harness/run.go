@@ -15,6 +15,7 @@ import (
 
 	"harness/pkg/control"
 	"harness/pkg/plain"
+	"harness/pkg/wire"
 )
 
 // Exit codes (CLI-2).
@@ -70,7 +71,51 @@ func run(args []string) int {
 	if err != nil && ctx.Err() != nil {
 		err = errors.New("interrupted")
 	}
+	if err != nil && wantsJSON(root, args) {
+		printRefusal(io.out, err)
+	}
 	return report(io.err, err)
+}
+
+// wantsJSON reports whether the command that args name was asked for JSON.
+func wantsJSON(root *cobra.Command, args []string) bool {
+	cmd, _, err := root.Find(args)
+	if err != nil {
+		return false
+	}
+	f := cmd.Flags().Lookup("json")
+	return f != nil && f.Value.String() == "true"
+}
+
+// refusal is what is on stdout where a command that was asked for JSON did not
+// come to its own (CLI-1).
+type refusal struct {
+	Error struct {
+		Code    wire.Code `json:"code"`
+		Message string    `json:"message"`
+		Hint    *string   `json:"hint"`
+	} `json:"error"`
+}
+
+// printRefusal prints why nothing else is on stdout. What has been reported
+// already has been printed as JSON too.
+func printRefusal(out io.Writer, err error) {
+	var r refusal
+	if _, unwell := errors.AsType[unwell](err); unwell || errors.Is(err, silentError{}) {
+		return
+	}
+	r.Error.Code, r.Error.Message = wire.OperationFailed, err.Error()
+	if errors.Is(err, control.ErrUnreachable) {
+		r.Error.Code = wire.DaemonUnavailable
+	}
+	if p, ok := errors.AsType[*control.Problem](err); ok {
+		r.Error.Code, r.Error.Hint = p.Code, control.OrNull(p.Hint)
+	}
+	if _, usage := errors.AsType[usageError](err); usage {
+		r.Error.Code = wire.InvalidArgument
+	}
+	// Whoever does not read it has the exit code.
+	_ = printJSON(out, r)
 }
 
 // stopSignals returns a context that ends at the first signal to stop, and a

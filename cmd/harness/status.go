@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -30,20 +31,51 @@ func newStatusCmd(g *globals) *cobra.Command {
 			if asJSON {
 				return printJSON(cmd.OutOrStdout(), s)
 			}
-			return printStatus(cmd.OutOrStdout(), s)
+			if err := printStatus(cmd.OutOrStdout(), s); err != nil {
+				return err
+			}
+			return printFleet(cmd, c)
 		},
 	}
 	jsonFlag(cmd, &asJSON)
 	return cmd
 }
 
+// printFleet says how the harnesses are, and which projects are up. It is silent
+// where there are none.
+func printFleet(cmd *cobra.Command, c *control.Client) error {
+	list, err := c.List(cmd.Context(), "")
+	if err != nil {
+		return err
+	}
+	if len(list) > 0 {
+		fmt.Fprintln(cmd.OutOrStdout())
+		if err := printHarnesses(cmd, list, false); err != nil {
+			return err
+		}
+	}
+	projects, err := c.Projects(cmd.Context())
+	if err != nil || len(projects) == 0 {
+		return err
+	}
+	var rows [][]string
+	for _, p := range projects {
+		rows = append(rows, []string{p.Name, p.Path})
+	}
+	fmt.Fprintln(cmd.OutOrStdout())
+	return table(cmd.OutOrStdout(), []string{"PROJECT", "FILE"}, rows)
+}
+
 func printStatus(w io.Writer, s *control.Status) error {
 	fmt.Fprintf(w, "harness %s, pid %d, up %s\n", plain.Text(s.Version), s.PID, (time.Duration(s.UptimeMS) * time.Millisecond).Round(time.Second))
 	fmt.Fprintf(w, "config %s, generation %d, watched by %s\n", plain.Text(s.Config), s.Generation, s.Watch)
 	if s.LastReload != nil && !s.LastReload.OK {
-		if s.Generation == 0 {
+		switch {
+		case s.Generation == 0:
 			fmt.Fprintln(w, "no good config yet, so nothing runs:")
-		} else {
+		case !slices.ContainsFunc(s.LastReload.Errors, func(f control.Fault) bool { return f.File == s.Config }):
+			fmt.Fprintln(w, "a project's file is broken, running its last good:")
+		default:
 			fmt.Fprintln(w, "config error, running last good:")
 		}
 		printFaults(w, "  ", s.LastReload.Errors)

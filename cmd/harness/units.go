@@ -54,10 +54,12 @@ func reportUnits(cmd *cobra.Command, verb string, units []control.UnitState, asJ
 func reportStates(cmd *cobra.Command, units []control.UnitState, want string, printed bool) error {
 	failed := false
 	for _, u := range units {
-		bad := u.State != want
+		bad := u.State != want && !(u.Ready && want == "running")
 		failed = failed || bad
 		switch {
 		case printed:
+		case u.Ready:
+			fmt.Fprintf(cmd.OutOrStdout(), "%s is ready: it starts at its first use\n", plain.Text(u.Name))
 		case bad:
 			fmt.Fprintf(cmd.ErrOrStderr(), "harness: %s is %s: %s; see `harness logs %s`\n", plain.Text(u.Name), u.State, plain.Text(or(u.Error, "no reason known")), plain.Text(u.Name))
 		default:

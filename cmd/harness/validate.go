@@ -40,6 +40,11 @@ func newValidateCmd(g *globals) *cobra.Command {
 					return fmt.Errorf("find %q: %w", args[0], err)
 				}
 				path = abs
+			} else if project {
+				var err error
+				if path, err = g.projectFile(nil); err != nil {
+					return err
+				}
 			}
 			kind := config.Global
 			if project {
@@ -49,7 +54,7 @@ func newValidateCmd(g *globals) *cobra.Command {
 		},
 	}
 	jsonFlag(cmd, &asJSON)
-	cmd.Flags().BoolVar(&project, "project", false, "check it as a project's file")
+	cmd.Flags().BoolVar(&project, "project", false, "check it as a project's file; without FILE, the one of this directory")
 	return cmd
 }
 

@@ -135,9 +135,10 @@ func (c *Client) Use(ctx context.Context, profile string) (*UseResult, error) {
 	return fetch[UseResult](ctx, c, http.MethodPost, "/v1/use", UseRequest{profile})
 }
 
-// Prompts lists the prompts that are served.
-func (c *Client) Prompts(ctx context.Context) ([]PromptInfo, error) {
-	list, err := fetch[PromptList](ctx, c, http.MethodGet, "/v1/prompts", nil)
+// Prompts lists the prompt files that callers of a project see, or those of none
+// ("").
+func (c *Client) Prompts(ctx context.Context, project string) ([]PromptInfo, error) {
+	list, err := fetch[PromptList](ctx, c, http.MethodGet, "/v1/prompts?"+url.Values{"project": {project}}.Encode(), nil)
 	if err != nil {
 		return nil, err
 	}

@@ -72,7 +72,7 @@ func (s *Server) status(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) prompts(w http.ResponseWriter, r *http.Request) {
-	prompts, err := s.ops.Prompts(r.Context())
+	prompts, err := s.ops.Prompts(r.Context(), r.URL.Query().Get("project"))
 	reply(w, PromptList{Prompts: prompts}, err)
 }
 

@@ -98,7 +98,7 @@ func (f *fakeOps) Restart(ctx context.Context, names []string) ([]UnitState, err
 	return f.units(ctx, "restart", names)
 }
 
-func (f *fakeOps) Prompts(context.Context) ([]PromptInfo, error) { return f.prompts, nil }
+func (f *fakeOps) Prompts(context.Context, string) ([]PromptInfo, error) { return f.prompts, nil }
 
 func (f *fakeOps) ServeSession(ctx context.Context, conn *net.UnixConn, hello Hello) {
 	defer conn.Close()

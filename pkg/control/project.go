@@ -31,7 +31,7 @@ var errNoProject = errors.New("no harness.toml of a project")
 func FindProject(dir, home, global string) (string, error) {
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil {
-		return "", fmt.Errorf("find the project's directory: %w", err)
+		return "", fmt.Errorf("there is no directory %s", dir)
 	}
 	if resolved, err := filepath.EvalSymlinks(home); err == nil {
 		home = resolved

@@ -38,7 +38,9 @@ type Ops interface {
 	Start(ctx context.Context, names []string) ([]UnitState, error)
 	Stop(ctx context.Context, names []string) ([]UnitState, error)
 	Restart(ctx context.Context, names []string) ([]UnitState, error)
-	Prompts(ctx context.Context) ([]PromptInfo, error)
+	// Prompts lists the prompt files that callers of a project see, or those of
+	// none ("").
+	Prompts(ctx context.Context, project string) ([]PromptInfo, error)
 	// List describes the harnesses of one project, or all ("").
 	List(project string) []Harness
 	Describe(name string) (*Description, error)

@@ -49,7 +49,7 @@ func TestServer_GivesWhatOpsReturn(t *testing.T) {
 	gotResult, err := c.Reload(t.Context(), req)
 	same("reload", result, gotResult, err)
 	same("reload request", req, asked, nil)
-	gotPrompts, err := c.Prompts(t.Context())
+	gotPrompts, err := c.Prompts(t.Context(), "")
 	same("prompts", prompts, gotPrompts, err)
 	for word, do := range map[string]func(context.Context, ...string) ([]UnitState, error){"start": c.Start, "stop": c.Stop, "restart": c.Restart} {
 		units, err := do(t.Context(), "mcp.a", "mcp.b")

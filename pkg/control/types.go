@@ -134,6 +134,10 @@ type Harness struct {
 	Profiles      List[string] `json:"profiles"`
 	ConfigPending bool         `json:"config_pending"` // a changed definition waits for the next start (HOT-5)
 	Description   *string      `json:"description"`
+	// Error is why it does not run although it should, and NextRetryMS when that
+	// is tried again; both are left out while all is well.
+	Error       *string `json:"error,omitempty"`
+	NextRetryMS *int64  `json:"next_retry_ms,omitempty"`
 }
 
 // Exit is how a process ended: one of code and signal is null.
@@ -199,6 +203,8 @@ type UnitState struct {
 	State string  `json:"state"`
 	PID   *int    `json:"pid"`
 	Error *string `json:"error"` // why the first try failed; null when it did not
+	// Ready is true for what is stopped and starts by itself at its first use.
+	Ready bool `json:"ready,omitempty"`
 }
 
 // Names is the body of a start, stop or restart.

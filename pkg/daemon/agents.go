@@ -140,6 +140,13 @@ func (o *ops) harness(d *reconcile.Desired, name string) control.Harness {
 		ms := time.Since(s.Started).Milliseconds()
 		h.UptimeMS = &ms
 	}
+	if s.Enabled && s.State != agent.Running {
+		h.Error = control.OrNull(s.Error)
+		if !s.NextRetry.IsZero() {
+			ms := max(time.Until(s.NextRetry).Milliseconds(), 0)
+			h.NextRetryMS = &ms
+		}
+	}
 	if s.Spawned != nil {
 		change, _ := reconcile.CompareAgent(*s.Spawned, a.Launch)
 		h.ConfigPending = change == reconcile.Respawn
@@ -164,7 +171,7 @@ func (o *ops) Describe(name string) (*control.Description, error) {
 	d := o.loop.State().Desired
 	a, declared := d.Agents[name]
 	if !declared {
-		return nil, &control.Problem{Code: wire.UnknownHarness, Message: fmt.Sprintf("no harness is named %q", name), Hint: o.otherNames(d, name)}
+		return nil, &control.Problem{Code: wire.UnknownHarness, Message: fmt.Sprintf("no harness is named %q", name), Hint: o.otherHarnesses(d, name)}
 	}
 	l := a.Launch
 	return &control.Description{Harness: o.harness(d, name), Definition: control.Definition{

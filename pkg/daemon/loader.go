@@ -72,7 +72,7 @@ func (l *loader) followed(path string, kind config.Kind, good []byte, env config
 func (l *loader) load(ctx context.Context) reconcile.Loaded {
 	r := l.agreed(ctx)
 	l.last = r
-	loaded := reconcile.Loaded{Faults: r.global.faults, Warnings: r.global.warnings}
+	loaded := reconcile.Loaded{Faults: r.global.faults, Refused: len(r.global.faults) > 0, Warnings: r.global.warnings}
 	if r.global.known {
 		loaded.File = reconcile.EnabledIn(r.global.cfg)
 	}

@@ -189,13 +189,14 @@ func (o *ops) problem(key string) string {
 }
 
 // Prompts implements [control.Ops].
-func (o *ops) Prompts(context.Context) ([]control.PromptInfo, error) {
+func (o *ops) Prompts(_ context.Context, project string) ([]control.PromptInfo, error) {
 	infos := []control.PromptInfo{}
+	view := o.broker.View(broker.NewScope("", project, nil, false))
 	for _, p := range o.loop.State().Desired.Prompts {
-		if p.Project != "" {
+		if p.Project != "" && p.Project != project {
 			continue // its own harnesses see it
 		}
-		info := control.PromptInfo{Name: o.broker.View(broker.Unattributed()).PromptName(p.Name), Title: control.OrNull(p.Title), Description: control.OrNull(p.Description), File: p.File}
+		info := control.PromptInfo{Name: view.PromptName(p.Name), Title: control.OrNull(p.Title), Description: control.OrNull(p.Description), File: p.File}
 		for _, a := range p.Arguments {
 			info.Arguments = append(info.Arguments, control.PromptArgument{Name: a.Name, Description: control.OrNull(a.Description), Required: a.Required})
 		}
@@ -217,7 +218,15 @@ func (o *ops) ServeSession(ctx context.Context, conn *net.UnixConn, hello contro
 func (o *ops) Logs(ctx context.Context, req control.LogsRequest, w io.Writer) error {
 	u, err := o.unitOf(req.Name)
 	if err != nil {
-		return err
+		// What is not declared any more may have left a log.
+		key, up := strings.CutPrefix(req.Name, "mcp.")
+		u = unit{name: req.Name}
+		if up {
+			u.key = key
+		}
+		if info, statErr := os.Stat(u.log(o.logs)); statErr != nil || !info.Mode().IsRegular() {
+			return err
+		}
 	}
 	l := logFile{path: u.log(o.logs)}
 	if !req.Follow {

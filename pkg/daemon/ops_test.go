@@ -172,7 +172,7 @@ func TestPrompts_AreListedAsTheyAreServed(t *testing.T) {
 		o.write("prompts/a b.md", "---\ndescription: what\narguments:\n  - name: x\n    required: true\n---\n{{x}}\n")
 		o.write("harness.toml", "[mcp.prompts]\npaths = [\"prompts\"]\n")
 		o.open()
-		list, err := o.ops.Prompts(t.Context())
+		list, err := o.ops.Prompts(t.Context(), "")
 		if err != nil || len(list) != 1 {
 			t.Fatalf("prompts: %s, %v", shape(t, list), err)
 		}

@@ -3,6 +3,7 @@ package daemon
 import (
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -61,8 +62,11 @@ func (w *world) reportFaults(s reconcile.State) {
 		w.log.Error("config refused", "fault", f.String())
 		w.emit("refused", "", s.Generation, f.String())
 	}
+	refused := slices.ContainsFunc(s.Faults, func(f config.Fault) bool { return f.File == w.loader.global.path })
 	switch {
 	case s.OK:
+	case !refused:
+		w.log.Warn("the last good file of a project stays in force", "generation", s.Generation)
 	case s.Generation > 0:
 		w.log.Warn("the last good config stays in force", "generation", s.Generation)
 	default:

@@ -63,6 +63,19 @@ func (o *ops) otherNames(d *reconcile.Desired, name string) string {
 	return "there are: " + strings.Join(names, ", ")
 }
 
+// otherHarnesses says what harness could have been meant.
+func (o *ops) otherHarnesses(d *reconcile.Desired, name string) string {
+	key, _ := strings.CutPrefix(name, "mcp.")
+	if _, there := d.Upstreams[key]; there {
+		return fmt.Sprintf("mcp.%s is a server; `harness status` shows it", key)
+	}
+	names := slices.Sorted(maps.Keys(d.Agents))
+	if len(names) == 0 {
+		return "none is declared; add a [harness.<name>] table to " + o.config
+	}
+	return "there are: " + strings.Join(names, ", ")
+}
+
 // standing is how a unit stands, whatever it is.
 type standing struct {
 	there    bool // it was started once
@@ -79,6 +92,7 @@ func (o *ops) standing(u unit) standing {
 			d := describe(s)
 			st.there, st.enabled, st.running, st.answered = true, s.Enabled, s.State == upstream.Running, s.Answered
 			st.state.State, st.state.PID, st.state.Error = d.State, d.PID, d.Error
+			st.state.Ready = s.Enabled && s.Answered && s.State == upstream.Stopped
 		}
 		return st
 	}

@@ -33,7 +33,7 @@ type Ops interface {
 	List(project string) []control.Harness
 	Describe(name string) (*control.Description, error)
 	Logs(ctx context.Context, req control.LogsRequest, w io.Writer) error
-	Prompts(ctx context.Context) ([]control.PromptInfo, error)
+	Prompts(ctx context.Context, project string) ([]control.PromptInfo, error)
 	// Render returns the text of a prompt file that a project's callers see.
 	Render(project, name string, arguments map[string]string) (string, error)
 	Start(ctx context.Context, names []string) ([]control.UnitState, error)
@@ -234,7 +234,7 @@ type Rendered struct {
 
 func prompts(ctx context.Context, ops Ops, call *broker.OwnCall, r request) (any, error) {
 	if r.Name == "" {
-		list, err := ops.Prompts(ctx)
+		list, err := ops.Prompts(ctx, call.Scope.Project)
 		return control.PromptList{Prompts: list}, err
 	}
 	text, err := ops.Render(call.Scope.Project, r.Name, r.Arguments)

@@ -44,7 +44,7 @@ func (p *paper) Logs(_ context.Context, req control.LogsRequest, w io.Writer) er
 	return nil
 }
 
-func (p *paper) Prompts(context.Context) ([]control.PromptInfo, error) {
+func (p *paper) Prompts(context.Context, string) ([]control.PromptInfo, error) {
 	return []control.PromptInfo{{Name: "p"}}, nil
 }
 
