@@ -45,22 +45,16 @@ func (s *session) Ask(q *jsonrpc.Question, line []byte, m *jsonrpc.Message) (ref
 }
 
 // Withdraw implements [jsonrpc.Answerer].
-func (s *session) Withdraw(q *jsonrpc.Question, reason []byte) {
+func (s *session) Withdraw(q *jsonrpc.Question, notice []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for id, open := range s.questions.open {
-		if open != q {
-			continue
+		if open == q {
+			delete(s.questions.open, id)
+			s.edge.Commit(jsonrpc.AppendCancelled(s.edge.Buffer(), notice, []byte(id)))
+			s.flushLocked()
+			return
 		}
-		delete(s.questions.open, id)
-		b := append(s.edge.Buffer(), `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":`...)
-		b = append(b, id...)
-		if reason != nil {
-			b = append(append(b, `,"reason":`...), reason...)
-		}
-		s.edge.Commit(append(b, "}}"...))
-		s.flushLocked()
-		return
 	}
 }
 

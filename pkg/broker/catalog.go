@@ -21,10 +21,10 @@ type Upstream interface {
 	// over (LIF-6). On a non-nil error nothing was sent and c is not answered
 	// by the upstream.
 	Relay(c *jsonrpc.Call, line []byte, m *jsonrpc.Message, out *jsonrpc.Batch) *wire.Error
-	// Cancel takes c back and tells the server, with the raw JSON reason if
-	// there is one. It reports whether c was still unanswered; then c's owner
+	// Cancel takes c back and tells the server, with the agent's
+	// notifications/cancelled, nil for none. It reports whether c was still unanswered; then c's owner
 	// hears nothing more of it.
-	Cancel(c *jsonrpc.Call, reason []byte) bool
+	Cancel(c *jsonrpc.Call, notice []byte) bool
 }
 
 // Offer is what one upstream brings to a catalog.

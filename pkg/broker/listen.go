@@ -146,14 +146,18 @@ func (b *Broker) Hear(project, key string, line []byte, m *jsonrpc.Message) {
 
 // hear is Hear of an upstream that works for one session, nil for all.
 func (b *Broker) hear(only *session, project, key string, line []byte, m *jsonrpc.Message) {
-	switch string(m.Method.In(line)) {
-	case `"notifications/resources/updated"`:
+	method, err := jsonrpc.Text(m.Method.In(line))
+	if err != nil {
+		return
+	}
+	switch string(method) {
+	case "notifications/resources/updated":
 		b.updated(only, project, key, line, m)
-	case `"notifications/message"`:
+	case "notifications/message":
 		b.logged(only, project, key, line, m)
-	case `"notifications/tasks/status"`:
+	case "notifications/tasks/status":
 		b.tasked(only, project, key, line, m)
-	case `"notifications/elicitation/complete"`:
+	case "notifications/elicitation/complete":
 		if only != nil {
 			only.tell(project, key, 0, func(dst []byte) []byte { return append(dst, line...) })
 		}

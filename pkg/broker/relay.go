@@ -148,19 +148,9 @@ func (s *session) cancel(line []byte, m *jsonrpc.Message) {
 	// What is still in the batch has to reach the upstream before its
 	// cancellation does.
 	s.batch.Flush()
-	if f.up.Cancel(f.call, reason(line, m)) {
+	if f.up.Cancel(f.call, line) {
 		s.forget(f.call)
 	}
-}
-
-// reason returns the raw reason of a cancellation, nil if there is none.
-func reason(line []byte, m *jsonrpc.Message) []byte {
-	params := m.Params.In(line)
-	at, found, err := jsonrpc.Member(params, "reason")
-	if err != nil || !found {
-		return nil
-	}
-	return at.In(params)
 }
 
 // newCorrelation returns an id that ties an answer to a log line.

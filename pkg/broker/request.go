@@ -78,31 +78,41 @@ func (s *session) firstPage(line []byte, m *jsonrpc.Message) bool {
 	return true
 }
 
-// prompt checks the name and the arguments of a prompts/get (PRM-3), and renders
-// it.
+// prompt relays a prompts/get to the upstream that has the prompt, or renders
+// that of a file.
 func (s *session) prompt(line []byte, m *jsonrpc.Message) {
 	id := m.ID.In(line)
-	var params struct {
-		Name      *string                    `json:"name"`
-		Arguments map[string]json.RawMessage `json:"arguments"`
-	}
-	if err := json.Unmarshal(orEmpty(m.Params.In(line)), &params); err != nil || params.Name == nil {
-		s.invalid(id, "prompts/get takes a name and an object of arguments")
+	name, err := jsonrpc.Unquote(m.Name.In(line))
+	if err != nil {
+		s.invalid(id, "prompts/get takes the name of a prompt")
 		return
 	}
-	entry, ok := s.catalog().prompts[*params.Name]
-	if !ok {
-		s.invalid(id, fmt.Sprintf("unknown prompt %q", clip(*params.Name)))
-		return
-	}
-	p := entry.file
-	if p == nil {
+	entry, ok := s.catalog().prompts[name]
+	switch {
+	case !ok:
+		s.invalid(id, fmt.Sprintf("unknown prompt %q", clip(name)))
+	case entry.file != nil:
+		s.render(entry.file, id, m.Params.In(line))
+	default:
 		s.relay(entry.route, "prompts/get", m.Name, line, m)
+	}
+}
+
+// render checks the arguments of a prompt file (PRM-3), and renders it. Keys
+// are matched exactly, which a struct with tags would not do.
+func (s *session) render(p *Prompt, id, raw []byte) {
+	var params, arguments map[string]json.RawMessage
+	err := json.Unmarshal(raw, &params)
+	if all, there := params["arguments"]; err == nil && there {
+		err = json.Unmarshal(all, &arguments)
+	}
+	if err != nil {
+		s.invalid(id, "prompts/get takes an object of arguments")
 		return
 	}
 	given := make(map[string]string, len(p.Arguments))
 	for _, a := range p.Arguments {
-		raw, ok := params.Arguments[a.Name]
+		raw, ok := arguments[a.Name]
 		if !ok {
 			if a.Required {
 				s.invalid(id, fmt.Sprintf("prompt %q needs the argument %q", p.Name, a.Name))

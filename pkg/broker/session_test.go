@@ -55,14 +55,14 @@ func (f *fakeUpstream) Relay(c *jsonrpc.Call, line []byte, m *jsonrpc.Message, _
 	return nil
 }
 
-func (f *fakeUpstream) Cancel(c *jsonrpc.Call, reason []byte) bool {
+func (f *fakeUpstream) Cancel(c *jsonrpc.Call, notice []byte) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !f.open[c] {
 		return false
 	}
 	delete(f.open, c)
-	f.cancelled <- string(c.ID) + " " + string(reason)
+	f.cancelled <- string(c.ID) + " " + string(notice)
 	return true
 }
 
@@ -291,7 +291,7 @@ func TestSession_CancelsUpstreamOnRequestAndWhenTheAgentVanishes(t *testing.T) {
 		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":99}}`,
 		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5,"reason":"no \u0041"}}`)
 	a.want(`{"jsonrpc":"2.0","id":5,"error":{"code":-32600,"message":"invalid request: the id is that of a request still in flight"}}`)
-	if got := <-up.cancelled; got != `5 "no \u0041"` {
+	if got := <-up.cancelled; got != `5 {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5,"reason":"no \u0041"}}` {
 		t.Errorf("cancelled %s", got)
 	}
 	a.conn.Close()

@@ -1,12 +1,22 @@
 package daemon
 
 import (
+	"os"
 	"testing"
 
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// mirrorFlag makes the test binary an upstream that the test plays.
+const mirrorFlag = "-mirror"
+
+func TestMain(m *testing.M) {
+	if len(os.Args) == 3 && os.Args[1] == mirrorFlag {
+		mirror(os.Args[2])
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // mcpServer is a minimal MCP server on stdio: mcp.sh TOOLS [mute|exit|slow|deaf].
 // It is a shell script and not the test binary run again, because that one,

@@ -28,6 +28,29 @@ type Answerer interface {
 	// Ask puts a question to the agent. A refusal is a sentence; then nothing
 	// was asked.
 	Ask(q *Question, line []byte, m *Message) (refusal string)
-	// Withdraw takes a question back, with the raw JSON reason if there is one.
-	Withdraw(q *Question, reason []byte)
+	// Withdraw takes a question back, with the notifications/cancelled of who
+	// asked, whose requestId is replaced.
+	Withdraw(q *Question, notice []byte)
+}
+
+// Cancelled returns a notifications/cancelled of harness's own with a reason,
+// for [AppendCancelled].
+func Cancelled(reason string) []byte {
+	b := []byte(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":0`)
+	if reason != "" {
+		b = AppendQuoted(append(b, `,"reason":`...), reason)
+	}
+	return append(b, "}}"...)
+}
+
+// AppendCancelled appends notice, a notifications/cancelled, with a raw request
+// id in place of its own. Every other byte stays (MCP-3). One that is nil is a
+// notice without a reason.
+func AppendCancelled(dst, notice, id []byte) []byte {
+	if notice == nil {
+		notice = Cancelled("")
+	}
+	var m Message
+	_ = Peek(notice, &m) // it was read and checked before
+	return Splice(dst, notice, Edit{m.RequestID, id})
 }

@@ -116,12 +116,7 @@ func (c *conn) withdraw(line []byte, m *jsonrpc.Message) {
 	if a.q == nil {
 		return
 	}
-	var reason []byte
-	params := m.Params.In(line)
-	if at, found, err := jsonrpc.Member(params, "reason"); err == nil && found {
-		reason = at.In(params)
-	}
-	a.of.Withdraw(a.q, reason)
+	a.of.Withdraw(a.q, line)
 }
 
 // withdrawAll takes back every question of a process that is over.
@@ -131,7 +126,7 @@ func (c *conn) withdrawAll() {
 	c.questions = map[string]asked{}
 	c.mu.Unlock()
 	for _, a := range left {
-		a.of.Withdraw(a.q, []byte(`"the server that asked is gone"`))
+		a.of.Withdraw(a.q, jsonrpc.Cancelled("the server that asked is gone"))
 	}
 }
 

@@ -302,7 +302,7 @@ func (b *board) progress(from *conn, n uint64, line []byte, m *jsonrpc.Message) 
 
 // cancel takes c out, if it still waits for an answer, and tells the process
 // where it was sent to one.
-func (b *board) cancel(c *jsonrpc.Call, reason []byte) bool {
+func (b *board) cancel(c *jsonrpc.Call, notice []byte) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	t := ticketOf(c)
@@ -312,7 +312,7 @@ func (b *board) cancel(c *jsonrpc.Call, reason []byte) bool {
 	n, to := t.n, t.conn
 	b.take(c)
 	if to != nil {
-		to.cancel(n, reason)
+		to.cancel(n, notice)
 	}
 	return true
 }
@@ -352,7 +352,7 @@ func (b *board) expire(now time.Time) (failed []failure, next time.Time) {
 			}
 		default:
 			if to := t.conn; to != nil {
-				to.cancel(n, []byte(`"timeout"`))
+				to.cancel(n, jsonrpc.Cancelled("timeout"))
 			}
 			b.take(c)
 			failed = append(failed, failure{c, callError(wire.Timeout, b.key, b.route.outage.state,

@@ -238,16 +238,20 @@ func (c *conn) response(line []byte, m *jsonrpc.Message) jsonrpc.Owner {
 }
 
 func (c *conn) notification(line []byte, m *jsonrpc.Message) jsonrpc.Owner {
-	switch string(m.Method.In(line)) {
-	case `"notifications/progress"`:
+	method, err := jsonrpc.Text(m.Method.In(line)) // some writers escape a slash
+	if err != nil {
+		return nil
+	}
+	switch string(method) {
+	case "notifications/progress":
 		if n, ok := number(m.ParamsToken.In(line)); ok {
 			return c.board.progress(c, n, line, m)
 		}
-	case `"notifications/tools/list_changed"`, `"notifications/prompts/list_changed"`, `"notifications/resources/list_changed"`:
+	case "notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed":
 		notify(c.changed)
-	case `"notifications/resources/updated"`, `"notifications/message"`, `"notifications/elicitation/complete"`, `"notifications/tasks/status"`:
+	case "notifications/resources/updated", "notifications/message", "notifications/elicitation/complete", "notifications/tasks/status":
 		c.heard(line, m)
-	case `"notifications/cancelled"`:
+	case "notifications/cancelled":
 		c.withdraw(line, m)
 	}
 	return nil
@@ -320,12 +324,8 @@ func (c *conn) answerAsk(id, line []byte, m *jsonrpc.Message) {
 	ch <- reply{append([]byte(nil), line...), *m}
 }
 
-// cancel tells the process that nobody waits for the answer to request n.
-func (c *conn) cancel(n uint64, reason []byte) {
-	line := append([]byte(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":`),
-		strconv.FormatUint(n, 10)...)
-	if len(reason) > 0 {
-		line = append(append(line, `,"reason":`...), reason...)
-	}
-	c.write(append(line, "}}"...))
+// cancel tells the process that nobody waits for the answer to request n, in
+// the words of who did, nil for none.
+func (c *conn) cancel(n uint64, notice []byte) {
+	c.write(jsonrpc.AppendCancelled(nil, notice, strconv.AppendUint(nil, n, 10)))
 }

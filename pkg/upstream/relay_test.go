@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"harness/pkg/jsonrpc"
 )
 
 func TestRelay_SplicesIdNameAndTokenAndNothingElse(t *testing.T) {
@@ -79,7 +81,7 @@ func TestCancel_TellsTheUpstreamAndDropsTheLateAnswer(t *testing.T) {
 		u, a := r.start(script{}), newAgent()
 		held := a.call(u, "hold", "{}")
 		synctest.Wait()
-		if !u.Cancel(held.call, []byte(`"changed my mind"`)) {
+		if !u.Cancel(held.call, jsonrpc.Cancelled("changed my mind")) {
 			t.Error("a call in flight could not be cancelled")
 		}
 		if u.Cancel(held.call, nil) {

@@ -87,7 +87,7 @@ func (u *Unit) Relay(c *jsonrpc.Call, line []byte, m *jsonrpc.Message, out *json
 // is told, with the raw JSON reason if there is one. What c's line is in must
 // have been flushed before. The owner must not hold a lock that its own
 // methods take.
-func (u *Unit) Cancel(c *jsonrpc.Call, reason []byte) bool { return u.board.cancel(c, reason) }
+func (u *Unit) Cancel(c *jsonrpc.Call, notice []byte) bool { return u.board.cancel(c, notice) }
 
 // apply changes the machine and everything that follows from it at once: what
 // status shows and where calls go. What has to be done goes to the outbox.

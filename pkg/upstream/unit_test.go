@@ -376,9 +376,9 @@ func TestPool_OffersTheKeptListBeforeTheProcessIsUp(t *testing.T) {
 func TestPool_OffersTheKeptListUnderAnotherWordForTheProgram(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first := newRig(t)
-		l := first.launch("up", script{Tools: []string{"kept"}})
+		l := first.launch("up", script{Tools: []string{"kept"}, InitDelay: time.Second})
 		first.pool.Start(l, 1)
-		synctest.Wait()
+		time.Sleep(2 * time.Second)
 		respelled := first.status("up").Launch
 		respelled.Cmd = filepath.Dir(l.Cmd) + "/./" + filepath.Base(l.Cmd)
 		first.pool.Update(respelled)
