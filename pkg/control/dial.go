@@ -17,7 +17,7 @@ import (
 const (
 	// upgradeTimeout bounds the wait for the answer to an upgrade where the
 	// caller sets no deadline.
-	upgradeTimeout = 5 * time.Second
+	upgradeTimeout = 20 * time.Second
 	// maxHead is the largest head of an answer that is read, in bytes.
 	maxHead = 4 << 10
 )
@@ -43,9 +43,9 @@ func DialSession(ctx context.Context, socket, token string) (*net.UnixConn, erro
 
 // upgrade does the exchange in front of a session, within ctx.
 func upgrade(ctx context.Context, conn *net.UnixConn, request string) error {
-	deadline := time.Now().Add(upgradeTimeout)
-	if own, ok := ctx.Deadline(); ok && own.Before(deadline) {
-		deadline = own
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		deadline = time.Now().Add(upgradeTimeout)
 	}
 	if err := conn.SetDeadline(deadline); err != nil {
 		return fmt.Errorf("open a session: %w", err)
