@@ -57,6 +57,16 @@
 // ended like one that crashed (MCP-6): what it was sent is torn, so nothing
 // else could follow. A single batch over the limit is only refused.
 //
+// A unit of one session ([Unit.Private]) is a unit like any other. The one that
+// it was made from passes each word on to it and takes over what it lists. Once
+// it was closed, or has ended with its definition, no word starts it again: an
+// edit that comes while its process is on its way out must not leave one that
+// belongs to nobody.
+//
+// Locks are taken in this order: the pool's, a unit's, its board's, a session's.
+// An owner is told of progress under the board's lock, so a session must not
+// hold its own when it calls a unit.
+//
 // A command is looked up in the daemon's PATH, not in that of its definition:
 // the message that it was not found names the PATH searched, and values of a
 // definition or an env_file are in no message.

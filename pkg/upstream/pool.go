@@ -135,6 +135,7 @@ func (p *Pool) Start(l config.Launch, nonce uint64) {
 	u := p.units[l.Key]
 	if u == nil {
 		u = newUnit(l.Key, p)
+		u.journal, u.m.limits = openJournal(p.opt.LogDir, l.Key, u.log), p.limits
 		p.units[l.Key] = u
 		defer p.supervisor.Add(u)
 	}

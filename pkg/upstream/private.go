@@ -3,6 +3,7 @@ package upstream
 import (
 	"maps"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"harness/pkg/config"
@@ -20,12 +21,16 @@ type Peer struct {
 	Heard func(line []byte, m *jsonrpc.Message)
 }
 
-// private is what sets a unit with one session apart.
+// private is what sets a unit with one session apart. What changes of it is
+// guarded by the unit's lock.
 type private struct {
 	peer Peer
-	of   *Unit
 	// late is a changed definition that waits for the session to be idle.
 	late *config.Launch
+	// closed is set once the session needs it no more, and ended once nobody
+	// serves it any more. Neither is ever started again.
+	closed bool
+	ended  atomic.Bool
 }
 
 // Private returns a unit of the session's own, with the definition in force: its
@@ -34,30 +39,52 @@ type private struct {
 // them.
 func (u *Unit) Private(peer Peer) *Unit {
 	p := newUnit(u.key, u.pool)
-	p.journal.close()
-	p.journal, p.private, p.board.tells = u.journal, &private{peer: peer, of: u}, true
+	p.journal, p.private, p.board.tells = u.journal, &private{peer: peer}, true
 	p.keep = u.learn
-	p.leave = func(p *Unit) bool { return p.over() && u.disown(p) }
-	u.mu.Lock()
-	launch, nonce, gone := u.m.main.launch, u.m.nonce, !u.m.enabled || u.m.closing
-	if !gone {
-		u.children[p] = struct{}{}
-	}
-	u.mu.Unlock()
-	if gone {
+	p.leave = func(p *Unit) bool { return p.end() && u.disown(p) }
+	if !u.adopt(p) {
+		p.private.ended.Store(true)
 		return p
 	}
-	launch.Prestart = false
-	p.apply(func(m *machine, _ time.Time) {
-		m.solo = true
-		m.start(launch, nonce, &Offer{})
-	})
+	p.apply(func(*machine, time.Time) {})
 	u.pool.supervisor.Add(p)
 	return p
 }
 
-// Close ends a unit of one session.
-func (u *Unit) Close() { u.apply(func(m *machine, _ time.Time) { m.stop() }) }
+// adopt gives the unit of a session, which nobody else knows yet, the definition
+// in force, and has it follow what becomes of that; false where there is none.
+func (u *Unit) adopt(child *Unit) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if !u.m.enabled || u.m.closing {
+		return false
+	}
+	launch := u.m.main.launch
+	launch.Prestart = false
+	child.m.solo, child.m.limits = true, u.m.limits
+	child.m.start(launch, u.m.nonce, &Offer{})
+	u.children[child] = struct{}{}
+	return true
+}
+
+// Close ends a unit of one session as soon as no call is under way.
+func (u *Unit) Close() {
+	u.apply(func(*machine, time.Time) { u.private.closed, u.private.late = true, nil })
+}
+
+// Ended reports whether a unit of one session is of no use any more, because the
+// definition it had was taken out of service. It takes no lock.
+func (u *Unit) Ended() bool { return u.private.ended.Load() }
+
+// end is over, for good: a word that comes later finds it so.
+func (u *Unit) end() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.m.over() {
+		u.private.ended.Store(true)
+	}
+	return u.m.over()
+}
 
 // disown takes a unit of one session that is over off its list.
 func (u *Unit) disown(child *Unit) bool {
@@ -91,7 +118,7 @@ func (u *Unit) ripen() {
 		return
 	}
 	u.mu.Lock()
-	waits := u.private.late != nil
+	waits := u.private.late != nil || u.private.closed && u.m.enabled
 	u.mu.Unlock()
 	if waits || u.view.Load().PendingReady {
 		u.apply(func(*machine, time.Time) {})
@@ -119,9 +146,12 @@ func (u *Unit) spread() {
 		child.apply(func(m *machine, _ time.Time) {
 			m.limits = limits
 			switch {
+			case child.private.ended.Load():
 			case !enabled:
+				child.private.late = nil
 				m.stop()
-			case nonce != m.nonce:
+			case child.private.closed, l.Isolation != config.IsolationSession: // its session closes it
+			case !m.enabled, nonce != m.nonce:
 				m.start(l, nonce, &Offer{})
 			case sameSpawn(l, m.main.launch) || l.Update != config.Replace:
 				child.private.late = nil
@@ -135,7 +165,11 @@ func (u *Unit) spread() {
 
 // whenIdle does what waits for a session that has nothing under way.
 func (u *Unit) whenIdle(m *machine) {
-	if u.private == nil || !u.board.idle() {
+	if u.private == nil || !m.enabled || !u.board.idle() {
+		return
+	}
+	if u.private.closed {
+		m.stop()
 		return
 	}
 	if l := u.private.late; l != nil {

@@ -53,12 +53,12 @@ type report struct{ event Event }
 
 func (report) effect() {}
 
+// newUnit returns a unit that keeps nothing yet, without its log and limits.
 func newUnit(key string, p *Pool) *Unit {
-	log := p.opt.Logger.With("upstream", key)
 	u := &Unit{
-		key: key, pool: p, children: map[*Unit]struct{}{}, opt: &p.opt, log: log, spawner: p.spawner, keep: p.keeper.put, leave: p.remove,
-		journal: openJournal(p.opt.LogDir, key, log), wake: make(chan struct{}, 1),
-		m: machine{limits: p.limits, lives: map[lifeID]role{}}, lives: map[lifeID]*life{},
+		key: key, pool: p, children: map[*Unit]struct{}{}, opt: &p.opt, log: p.opt.Logger.With("upstream", key),
+		spawner: p.spawner, keep: p.keeper.put, leave: p.remove, wake: make(chan struct{}, 1),
+		m: machine{lives: map[lifeID]role{}}, lives: map[lifeID]*life{},
 	}
 	u.board = &board{key: key, hurry: func() { notify(u.wake) }}
 	u.view.Store(&Status{Key: key, State: Stopped})
