@@ -99,6 +99,7 @@ func (b *Broker) Publish(f *Fleet) Published {
 func (b *Broker) Refresh() int {
 	n := 0
 	for _, s := range b.snapshot() {
+		s.shed()
 		n += s.notify()
 	}
 	return n

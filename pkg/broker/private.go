@@ -2,6 +2,7 @@ package broker
 
 import (
 	"encoding/json"
+	"strings"
 
 	"harness/pkg/jsonrpc"
 )
@@ -13,7 +14,10 @@ type Private interface {
 	Logger
 	// Notify passes a notification of the agent on; line is not kept.
 	Notify(line []byte)
-	// Close ends it. Nothing is asked of it any more.
+	// Ended reports whether it was taken out of service and will not come back;
+	// it takes no lock.
+	Ended() bool
+	// Close ends it once no call is under way. Nothing new is asked of it.
 	Close()
 }
 
@@ -28,28 +32,50 @@ type Peer struct {
 	Heard func(line []byte, m *jsonrpc.Message)
 }
 
-// own returns the route with the session's own upstream in it, which is made at
-// its first use, where the sessions do not share one.
+// ownRoute returns the route with the session's own upstream in it, which is
+// made at its first use, where the sessions do not share one. Only the reader
+// goroutine makes them; it holds no lock meanwhile, for whoever makes one may
+// wait for a goroutine that is telling this session something.
 func (s *session) ownRoute(r route) route {
 	if r.open == nil {
 		return r
 	}
 	full := r.project + "/" + r.key
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	p := s.privates[full]
-	if p == nil {
+	p, level := s.privates[full], s.level
+	s.mu.Unlock()
+	if p == nil || p.Ended() {
 		p = r.open(Peer{
 			Answerer: s, Capabilities: s.askable(),
 			Heard: func(line []byte, m *jsonrpc.Message) { s.b.hear(s, r.project, r.key, line, m) },
 		})
-		if s.level != 0 {
-			p.SetLevel(levels()[s.level-1])
+		if level != 0 {
+			p.SetLevel(levels()[level-1])
 		}
+		s.mu.Lock()
 		s.privates[full] = p
+		s.mu.Unlock()
 	}
 	r.up = p
 	return r
+}
+
+// shed closes the session's own upstreams that all sessions share by now.
+func (s *session) shed() {
+	keys := s.catalog().keys
+	var over []Private
+	s.mu.Lock()
+	for full, p := range s.privates {
+		project, key, _ := strings.Cut(full, "/")
+		if o, seen := keys[key]; seen && o.Project == project && o.Open == nil && !o.Stopped {
+			delete(s.privates, full)
+			over = append(over, p)
+		}
+	}
+	s.mu.Unlock()
+	for _, p := range over {
+		p.Close()
+	}
 }
 
 // askable is what of the agent's capabilities an upstream may make use of.
@@ -67,7 +93,7 @@ func (s *session) askable() string {
 	return string(raw)
 }
 
-// each does something with every upstream of the session's own.
+// eachPrivate does something with every upstream of the session's own.
 func (s *session) eachPrivate(do func(Private)) {
 	s.mu.Lock()
 	var all []Private
