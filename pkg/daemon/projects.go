@@ -47,6 +47,15 @@ type project struct {
 	kept keptProject
 }
 
+// name is what the project is called by what was good of it last.
+func (p project) name() string {
+	if p.base != nil {
+		return p.base.Project.Name
+	}
+	empty, _, _ := config.Load(p.source(nil), p.env)
+	return empty.Project.Name
+}
+
 // admission is what came of asking for a project to be up.
 type admission struct {
 	cfg      *config.Config // nil where the text did not validate
@@ -126,9 +135,9 @@ func (l *loader) keepProjects() {
 // second one of its name, or a key that the global file has too.
 func (l *loader) objections(c *config.Config) []config.Fault {
 	var faults []config.Fault
-	for _, o := range l.adopted.projects {
-		if o.cfg.Project.Name == c.Project.Name {
-			faults = append(faults, nameTaken(c, o.of.path))
+	for _, p := range l.projects { // also one that is up since a moment ago, and not read yet
+		if p.name() == c.Project.Name {
+			faults = append(faults, nameTaken(c, p.path))
 		}
 	}
 	for _, clash := range clashes(c, l.adopted.global.cfg) {

@@ -88,6 +88,11 @@ func TestLoader_ANameBelongsToWhoeverHadItFirst(t *testing.T) {
 	d := newDesk(t, nil)
 	d.write("harness.toml", oneUpstream)
 	d.load()
+	// Two that come up at once are both asked for before either is read.
+	d.up("shop", oneAgent, anybody)
+	if a := d.up("rival", "[project]\nname = \"shop\"\n[harness.b]\ncmd = \"sh\"\n", anybody); len(a.faults) != 1 {
+		t.Errorf("a second one of that name: %v", a.faults)
+	}
 	for _, dir := range []string{"shop", "mill"} {
 		d.up(dir, oneAgent, anybody)
 		d.load()
