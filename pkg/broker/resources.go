@@ -167,25 +167,85 @@ func schemeOf(uri string) string {
 
 // matches reports whether a URI could be one of a template: the text between
 // its expressions is there, in order. A simple expression stands for one
-// segment, any other for anything (RFC 6570).
+// segment, any other for anything (RFC 6570). All ways to read the URI are
+// followed side by side, so that no template takes longer than its length times
+// the URI's.
 func matches(template, uri string) bool {
-	open := strings.IndexByte(template, '{')
-	if open < 0 {
-		return template == uri
-	}
-	shut := strings.IndexByte(template[open:], '}')
-	if shut < 0 || !strings.HasPrefix(uri, template[:open]) {
+	want, ok := compile(template)
+	if !ok {
 		return false
 	}
-	simple := !strings.ContainsAny(template[open+1:open+2], "+#./;?&=,!@|")
-	rest, after := uri[open:], template[open+shut+1:]
-	for n := 0; n <= len(rest); n++ {
-		if (n > 0 || !simple) && matches(after, rest[n:]) {
-			return true
+	// at has the places in want that the URI up to here could have reached.
+	at, next := make([]bool, len(want)+1), make([]bool, len(want)+1)
+	at[0] = true
+	pass(want, at)
+	for i := range len(uri) {
+		clear(next)
+		for j, w := range want {
+			if at[j] && w.takes(uri[i]) {
+				next[j+w.step()] = true
+			}
 		}
-		if n < len(rest) && simple && rest[n] == '/' {
+		pass(want, next)
+		at, next = next, at
+		if !slices.Contains(at, true) {
 			return false
 		}
 	}
-	return false
+	return at[len(want)]
+}
+
+// wanted is what comes next in a URI: a byte, or one of those below.
+type wanted int
+
+const (
+	oneOf    wanted = 256 + iota // a byte of a segment
+	segment                      // any number of those
+	anything                     // any number of bytes
+)
+
+func (w wanted) takes(c byte) bool {
+	switch w {
+	case oneOf, segment:
+		return c != '/'
+	case anything:
+		return true
+	}
+	return w == wanted(c)
+}
+
+// step is how far a byte that was taken leads.
+func (w wanted) step() int {
+	if w == segment || w == anything {
+		return 0
+	}
+	return 1
+}
+
+// pass goes on where nothing need be taken.
+func pass(want []wanted, at []bool) {
+	for j, w := range want {
+		at[j+1] = at[j+1] || at[j] && w.step() == 0
+	}
+}
+
+// compile takes a template apart; false where an expression does not end.
+func compile(template string) (want []wanted, ok bool) {
+	for rest := template; rest != ""; {
+		if rest[0] != '{' {
+			want, rest = append(want, wanted(rest[0])), rest[1:]
+			continue
+		}
+		shut := strings.IndexByte(rest, '}')
+		switch {
+		case shut < 0:
+			return nil, false
+		case strings.IndexByte("+#./;?&=,!@|", rest[1]) >= 0:
+			want = append(want, anything)
+		default:
+			want = append(want, oneOf, segment)
+		}
+		rest = rest[shut+1:]
+	}
+	return want, true
 }
