@@ -7,6 +7,9 @@ import (
 	"harness/pkg/wire"
 )
 
+// maxQuestions is how many questions of one process may be without an answer.
+const maxQuestions = 100
+
 // asked is a question of a process that an agent has not answered yet.
 type asked struct {
 	q  *jsonrpc.Question
@@ -25,13 +28,12 @@ func (c *conn) question(method string, line []byte, m *jsonrpc.Message) {
 		if token := m.ProgressToken.In(line); token != nil {
 			q.Token = append([]byte(nil), token...)
 		}
-		c.mu.Lock()
-		c.questions[string(id)] = asked{q, of}
-		c.mu.Unlock()
-		if refusal = of.Ask(q, line, m); refusal == "" {
-			return
+		if refusal = c.put(q, of); refusal == "" {
+			if refusal = of.Ask(q, line, m); refusal == "" {
+				return
+			}
+			c.settle(q)
 		}
-		c.settle(q)
 	}
 	why := method + " was asked of nobody: " + refusal
 	if c.shared() {
@@ -39,6 +41,23 @@ func (c *conn) question(method string, line []byte, m *jsonrpc.Message) {
 	}
 	c.refused(why)
 	c.write(wire.AppendError(nil, id, wire.InternalError, wire.New(wire.OperationFailed, why)))
+}
+
+// put puts a question on the list, or says why it cannot be asked.
+func (c *conn) put(q *jsonrpc.Question, of jsonrpc.Answerer) (refusal string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, twice := c.questions[string(q.ID)]
+	switch {
+	case c.questions == nil:
+		return "its process is on its way out"
+	case twice:
+		return "one with the same id is not answered yet"
+	case len(c.questions) >= maxQuestions:
+		return "too many are not answered yet"
+	}
+	c.questions[string(q.ID)] = asked{q, of}
+	return ""
 }
 
 // answerer returns whom a question is for, or why that cannot be told.
@@ -119,11 +138,12 @@ func (c *conn) withdraw(line []byte, m *jsonrpc.Message) {
 	a.of.Withdraw(a.q, line)
 }
 
-// withdrawAll takes back every question of a process that is over.
+// withdrawAll takes back every question of a process that is over, and has no
+// more asked.
 func (c *conn) withdrawAll() {
 	c.mu.Lock()
 	left := c.questions
-	c.questions = map[string]asked{}
+	c.questions = nil
 	c.mu.Unlock()
 	for _, a := range left {
 		a.of.Withdraw(a.q, jsonrpc.Cancelled("the server that asked is gone"))
@@ -140,7 +160,11 @@ func (u *Unit) capabilities() string {
 }
 
 // refuse notes why a question was put to nobody, for who asks how the unit is.
+// What is said again and again is logged once.
 func (u *Unit) refuse(why string) {
-	u.log.Warn("a question was not asked", "reason", quoted(why))
-	u.apply(func(m *machine, _ time.Time) { m.refused = why })
+	news := false
+	u.apply(func(m *machine, _ time.Time) { news, m.refused = m.refused != why, why })
+	if news {
+		u.log.Warn("a question was not asked", "reason", quoted(why))
+	}
 }
