@@ -82,7 +82,7 @@ func (s *session) shed() {
 func (s *session) askable() string {
 	can := map[string]json.RawMessage{}
 	for _, name := range []string{"elicitation", "roots", "sampling"} {
-		if raw := s.capabilities[name]; len(raw) > 0 && string(raw) != "null" {
+		if raw := s.capabilities[name]; len(raw) > 0 {
 			can[name] = raw
 		}
 	}

@@ -54,6 +54,35 @@ func (a *agent) calls(id int, opened chan *privateUpstream, last *privateUpstrea
 	return last
 }
 
+// A capability that is null is one that the agent has not.
+func TestPrivate_IsToldWhatItsSessionCanBeAsked(t *testing.T) {
+	peers := make(chan broker.Peer, 1)
+	offer := isolated(t, make(chan *privateUpstream, 1))
+	open := offer.Open
+	offer.Open = func(p broker.Peer) broker.Private { peers <- p; return open(p) }
+	a := newFixture(t, []broker.Offer{offer}, nil).connect(broker.Limits{MaxMessage: 1 << 20})
+	a.send(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{"sampling":null,"roots":{"listChanged":true},"tasks":{}},"clientInfo":{"name":"x","version":"1"}}}`)
+	a.read()
+	a.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"own__t"}}`)
+	p := <-peers
+	if p.Capabilities != `{"roots":{"listChanged":true}}` {
+		t.Errorf("capabilities: %s", p.Capabilities)
+	}
+	var m jsonrpc.Message
+	for method, asked := range map[string]bool{"sampling/createMessage": false, "elicitation/create": false, "roots/list": true} {
+		line := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":1,"method":%q}`, method)
+		if err := jsonrpc.Peek(line, &m); err != nil {
+			t.Fatal(err)
+		}
+		q := &jsonrpc.Question{ID: []byte("1"), Method: method}
+		refusal := p.Answerer.Ask(q, line, &m)
+		if asked != (refusal == "") {
+			t.Errorf("%s: %q", method, refusal)
+		}
+		p.Answerer.Withdraw(q, nil)
+	}
+}
+
 func TestPrivate_IsMadeAgainWhereItWasTakenOutOfService(t *testing.T) {
 	opened := make(chan *privateUpstream, 2)
 	a := newFixture(t, []broker.Offer{isolated(t, opened)}, nil).greeted()

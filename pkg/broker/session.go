@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -305,6 +306,7 @@ func (s *session) greet(line []byte, m *jsonrpc.Message) {
 		s.invalid(id, "initialize: "+err.Error())
 		return
 	}
+	maps.DeleteFunc(asked.Capabilities, func(_ string, raw json.RawMessage) bool { return string(raw) == "null" }) // says no
 	// A client that does not say who it is is served all the same.
 	_ = json.Unmarshal(asked.ClientInfo, &client)
 	s.class.Store(s.b.opt.Class(client.Name))
