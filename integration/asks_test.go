@@ -196,3 +196,31 @@ func TestShaping_AppliesToListingAndCallingAtOnce(t *testing.T) {
 		t.Errorf("one that is not allowed: %s", r.code())
 	}
 }
+
+// What was stopped, removed or shared for a while serves the sessions that used
+// it before, and leaves no process behind (MCP-5, LIF-5).
+func TestIsolation_ComesBackToASessionThatUsedItBefore(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	own := set(h.upstream("own"), "isolation", `"session"`)
+	h.configure(quick, own)
+	h.start()
+	a := h.connectedWith(`{}`)
+	a.eventuallyCalls("own__pid", nil)
+	h.must("stop", "mcp.own")
+	h.must("start", "mcp.own")
+	h.must("restart", "mcp.own")
+	a.eventuallyCalls("own__pid", nil)
+	h.configure(quick)
+	h.mustReload()
+	h.configure(quick, own)
+	h.mustReload()
+	a.eventuallyCalls("own__pid", nil)
+	h.configure(quick, h.upstream("own"))
+	h.mustReload()
+	a.eventuallyCalls("own__pid", nil)
+	eventually(t, "all share one process", func() bool {
+		u := h.status().up(t, "own")
+		return u.State == "running" && u.Instances == 1
+	})
+}
