@@ -137,8 +137,12 @@ func (o *ops) Reload(ctx context.Context, req control.ReloadRequest) (*control.R
 	}
 	for _, key := range passed.Started {
 		if problem := o.problem(key); problem != "" {
+			file := o.config
+			if project, _ := reconcile.SplitName(key); project != "" {
+				file = s.Desired.Projects[project].Path
+			}
 			result.Warnings = append(result.Warnings, control.Fault{
-				File: o.config, Line: control.OrNull(s.Desired.Upstreams[key].Launch.Line), Key: control.OrNull(reconcile.UpstreamName(key)), Message: problem,
+				File: file, Line: control.OrNull(s.Desired.Upstreams[key].Launch.Line), Key: control.OrNull(reconcile.UpstreamName(key)), Message: problem,
 			})
 		}
 	}

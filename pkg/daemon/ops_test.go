@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"harness/pkg/config"
 	"harness/pkg/control"
 	"harness/pkg/upstream"
 	"harness/pkg/wire"
@@ -141,6 +142,26 @@ func TestReload_SaysWhatItChangedAndWhatBecameOfThat(t *testing.T) {
 		o.becomes("bad", runs("echo"))
 		if again := o.reload(control.ReloadRequest{}); shape(t, again) != `{"ok":true,"generation":2,"changed":[],"errors":[],"warnings":[]}` {
 			t.Errorf("once they are up: %s", shape(t, again))
+		}
+	})
+}
+
+func TestReload_NamesTheFileOfAProjectWhoseServerFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOffice(t)
+		o.write("harness.toml", oneUpstream)
+		if err := os.Mkdir(o.path("shop"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		o.write("shop/harness.toml", "\n[mcp.own]\ncmd = \"sh\"\n")
+		f, _ := newFollowed(o.path("shop/harness.toml"), config.Project, nil, o.loader.global.env)
+		o.loader.projects = []project{{followed: f}}
+		o.open()
+		o.becomes("up", runs("echo"))
+		o.becomes("shop/own", func(s *upstream.Status) { s.State, s.Error, s.Answered = upstream.Restarting, "not found", true })
+		r := o.reload(control.ReloadRequest{})
+		if got := shape(t, r.Warnings); got != `[{"file":"`+f.path+`","line":2,"key":"mcp.shop/own","message":"not found"}]` {
+			t.Errorf("warnings: %s", got)
 		}
 	})
 }
