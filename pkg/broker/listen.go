@@ -169,19 +169,42 @@ func (b *Broker) updated(only *session, project, key string, line []byte, m *jso
 	if err != nil {
 		return
 	}
-	b.mu.Lock()
-	heard := map[*session][]byte{}
-	if sub := b.topics[topic{project, key, uri, only}]; sub != nil {
-		for s, asked := range sub.heard {
-			heard[s] = asked
-		}
-	}
-	b.mu.Unlock()
-	for s, asked := range heard {
+	for s, asked := range b.hearers(topic{project, key, uri, only}) {
 		s.tell(project, key, 0, func(dst []byte) []byte {
+			if asked == nil {
+				return append(dst, line...)
+			}
 			return jsonrpc.Splice(dst, line, jsonrpc.Edit{At: m.URI, With: asked})
 		})
 	}
+}
+
+// hearers returns who hears of a resource that was updated, each with the URI
+// that it asked with. Whoever subscribed to a resource that this one is a part
+// of is told the URI as it is, which is nil here.
+func (b *Broker) hearers(of topic) map[*session][]byte {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	heard := map[*session][]byte{}
+	for t, sub := range b.topics {
+		if t.project != of.project || t.key != of.key || t.of != of.of || !within(of.uri, t.uri) {
+			continue
+		}
+		for s, asked := range sub.heard {
+			if t.uri == of.uri {
+				heard[s] = asked
+			} else if _, there := heard[s]; !there {
+				heard[s] = nil
+			}
+		}
+	}
+	return heard
+}
+
+// within reports whether a URI is another one or lies below it.
+func within(uri, other string) bool {
+	rest, ok := strings.CutPrefix(uri, other)
+	return ok && (rest == "" || strings.HasSuffix(other, "/") || strings.ContainsAny(rest[:1], "/?#"))
 }
 
 func (b *Broker) logged(only *session, project, key string, line []byte, m *jsonrpc.Message) {

@@ -160,6 +160,13 @@ func TestSession_SubscriptionsAreCountedAndUpdatesGoToWhoAsked(t *testing.T) {
 	f.hear("up", `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"x:1","n":1.0}}`)
 	one.want(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"x:1#harness.upstream=up","n":1.0}}`)
 	two.want(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"x:1","n":1.0}}`)
+	// What is below a resource that was subscribed to counts too, and nothing else.
+	for _, uri := range []string{"x:12", "x:", "x:1/a"} {
+		f.hear("up", `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"`+uri+`"}}`)
+	}
+	for _, a := range []*agent{one, two} {
+		a.want(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"x:1/a"}}`)
+	}
 	if got := other.ask(1, "ping", `{}`); got != `{"jsonrpc":"2.0","id":1,"result":{}}` {
 		t.Errorf("one that did not subscribe reads %s", got)
 	}
