@@ -209,7 +209,7 @@ func (r *realm) view(s *Scope, lint func(tool []byte) string) *Catalog {
 			continue // not listed, and refused by name (WHO-3)
 		}
 		if why := lint(t.raw); why != "" {
-			c.leftOut = append(c.leftOut, LeftOut{Key: t.route.key, Tool: t.name, Reason: why})
+			c.leftOut = append(c.leftOut, LeftOut{Project: t.route.project, Key: t.route.key, Tool: t.name, Reason: why})
 			continue
 		}
 		tools.add(t.raw)

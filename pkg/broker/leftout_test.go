@@ -23,7 +23,7 @@ func TestSession_AToolThatWouldCostTheListIsLeftOutForItAlone(t *testing.T) {
 		Version: "test", Logger: slog.New(slog.DiscardHandler), StopGrace: func() time.Duration { return time.Second },
 		Class: func(client string) string { return strings.TrimPrefix(client, "x-") },
 		Lint: func(class string, tool []byte) string {
-			if class == "picky" && strings.Contains(string(tool), `"up__bad"`) {
+			if class == "picky" && strings.Contains(string(tool), `__bad"`) && !strings.Contains(string(tool), "fixed") {
 				return "it is bad"
 			}
 			return ""
@@ -65,11 +65,22 @@ func TestSession_AToolThatWouldCostTheListIsLeftOutForItAlone(t *testing.T) {
 		}
 	}
 	mu.Lock()
-	defer mu.Unlock()
-	if diff := cmp.Diff([]string{"up__bad left out for picky: it is bad"}, events); diff != "" {
+	said := events
+	mu.Unlock()
+	if diff := cmp.Diff([]string{"up__bad left out for picky: it is bad"}, said); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]broker.LeftOut{{Class: "picky", Key: "up", Tool: "up__bad", Reason: "it is bad"}}, b.LeftOut()); diff != "" {
 		t.Errorf("left out (-want +got):\n%s", diff)
+	}
+	// Once it was mended it is none that is left out, and one of a project is
+	// named as such.
+	bad := broker.Offer{Key: "up", Upstream: newFakeUpstream(), Known: true, Tools: []broker.Item{{Name: "bad", Raw: []byte(`{"name":"bad","title":"fixed"}`)}}}
+	b.Publish(merge(t, []broker.Offer{bad, {Key: "own", Project: "shop", Upstream: newFakeUpstream(), Known: true, Tools: []broker.Item{tool("bad")}}}, nil))
+	inside := broker.NewScope("shop/h", "shop", []string{"*"}, false)
+	inside.Class = "picky"
+	f.connectAs(limits, inside).ask(1, "tools/list", `{}`)
+	if diff := cmp.Diff([]broker.LeftOut{{Class: "picky", Project: "shop", Key: "own", Tool: "own__bad", Reason: "it is bad"}}, b.LeftOut()); diff != "" {
+		t.Errorf("left out after that (-want +got):\n%s", diff)
 	}
 }

@@ -50,7 +50,7 @@ func (o *ops) Checkup(ctx context.Context) (*control.Checkup, error) {
 		}
 	}
 	for _, l := range o.broker.LeftOut() {
-		c.Add(reconcile.UpstreamName(l.Key)+".tools", control.CheckWarning, fmt.Sprintf("%s is left out for %s: %s", l.Tool, l.Class, l.Reason), "tell the server's authors")
+		c.Add(reconcile.UpstreamName(reconcile.FullName(l.Project, l.Key))+".tools", control.CheckWarning, fmt.Sprintf("%s is left out for %s: %s", l.Tool, l.Class, l.Reason), "tell the server's authors")
 	}
 	for _, h := range o.List("") {
 		checkHarness(c, h)
