@@ -168,10 +168,7 @@ func (f *Fleet) View(s *Scope) *Catalog { return f.viewFor(s, "", nil) }
 // viewFor is View for agents of a class: what would cost them the whole list is
 // left out of it.
 func (f *Fleet) viewFor(s *Scope, class string, lint func(class string, tool []byte) string) *Catalog {
-	key := s.key
-	if class != "" {
-		key += "\x00class\x00" + class
-	}
+	key := s.key + class
 	if c, ok := f.views.Load(key); ok {
 		return c.(*Catalog)
 	}

@@ -1,9 +1,9 @@
 package broker
 
 import (
+	"fmt"
 	"path"
 	"slices"
-	"strings"
 )
 
 // Scope is what one caller sees and may do. It is immutable; two of the same
@@ -33,7 +33,7 @@ func NewScope(harness, project string, mcp []string, write bool) *Scope {
 	if write {
 		parts[1] = "write"
 	}
-	s.key = strings.Join(parts, "\x00")
+	s.key = fmt.Sprintf("%q", parts) // a glob may hold any character
 	return s
 }
 

@@ -205,6 +205,7 @@ func TestView_OfEqualScopesIsOne(t *testing.T) {
 	}
 	for _, other := range []*broker.Scope{
 		broker.NewScope("x", "", []string{"a"}, true), broker.NewScope("x", "", []string{"a", "b"}, false), broker.NewScope("x", "p", []string{"a", "b"}, true),
+		broker.NewScope("x", "", []string{"a\x00b"}, true),
 	} {
 		if f.View(other) == a {
 			t.Errorf("%+v sees what another scope does", other)
