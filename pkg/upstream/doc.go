@@ -51,17 +51,13 @@
 // own, with the same machine; the pool's unit knows them, passes definitions and
 // stops on, and is not over before they are. They share its log. A changed
 // definition starts beside the old one, as in any swap, and takes over when the
-// session has nothing under way.
+// session has nothing under way. Once such a unit was closed, or has ended with
+// its definition, no word starts it again: an edit that comes while its process
+// is on its way out must not leave one that belongs to nobody.
 //
 // A process that accepts nothing for 30 seconds while data waits for it is
 // ended like one that crashed (MCP-6): what it was sent is torn, so nothing
 // else could follow. A single batch over the limit is only refused.
-//
-// A unit of one session ([Unit.Private]) is a unit like any other. The one that
-// it was made from passes each word on to it and takes over what it lists. Once
-// it was closed, or has ended with its definition, no word starts it again: an
-// edit that comes while its process is on its way out must not leave one that
-// belongs to nobody.
 //
 // Locks are taken in this order: the pool's, a unit's, its board's, a session's.
 // An owner is told of progress under the board's lock, so a session must not
