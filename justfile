@@ -26,9 +26,9 @@ fuzz time="60s":
 bench *args="":
     go test -run '^$' -bench . -timeout 60m ./integration/bench {{args}}
 
-# Random edits under calls that never stop, and harnesses that misbehave under words that never stop (ten minutes)
-soak *args="-upstreams 100 -sessions 20 -edits 200":
-    go test -run TestSoak -timeout 60m -v ./integration {{args}}
+# Random edits, 500 swaps and 100 kills under calls that never stop, half an hour of 200 sessions that vanish, and harnesses that misbehave under words that never stop (an hour)
+soak *args="-upstreams 100 -sessions 20 -edits 200 -swap-bridges 64 -swap-edits 500 -swap-kills 100 -load-for 30m -load-bridges 100 -load-pause 100ms":
+    go test -run 'TestSoak|TestLoad' -parallel 1 -timeout 120m -v ./integration {{args}}
     go test -race -run TestSoak_Harnesses -timeout 60m -v ./pkg/daemon -for 10m
 
 # The four real agent CLIs, run by the daemon (1.5 GB to install the first time)

@@ -12,9 +12,15 @@ import (
 func (h *home) connectedWith(capabilities string) *agent {
 	h.t.Helper()
 	a := h.agent()
+	a.greetWith(capabilities)
+	return a
+}
+
+// greetWith shakes hands as a client with capabilities.
+func (a *agent) greetWith(capabilities string) {
+	a.t.Helper()
 	a.ask("initialize", json.RawMessage(`{"protocolVersion":"2025-11-25","capabilities":`+capabilities+`,"clientInfo":{"name":"integration","version":"1"}}`))
 	a.initialized()
-	return a
 }
 
 // asked waits for the n-th request of that method and returns its raw id.

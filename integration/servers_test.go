@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -19,7 +21,7 @@ type server struct {
 	name  string
 	cmd   string
 	args  []string
-	tools int // how many it offers to a client without capabilities; 0: some
+	tools int // how many it offers to a client that can be asked what harness can; 0: some
 	calls []toolCall
 }
 
@@ -58,6 +60,9 @@ func servers(t *testing.T, h *home) []server {
 	}, server{
 		name: "server-memory", cmd: filepath.Join(npm, "mcp-server-memory"), tools: 9,
 		calls: []toolCall{{"read_graph", `{}`}, {"search_nodes", `{"query":"x"}`}},
+	}, server{
+		name: "server-sequential-thinking", cmd: filepath.Join(npm, "mcp-server-sequential-thinking"), tools: 1,
+		calls: []toolCall{{"sequentialthinking", `{"thought":"\u2028 ü","nextThoughtNeeded":false,"thoughtNumber":1,"totalThoughts":1}`}},
 	})
 }
 
@@ -99,8 +104,7 @@ func sameAsDirect(t *testing.T, h *home, s server) {
 
 	direct := h.client(s.cmd, s.args...)
 	direct.bySignal = true
-	direct.ask("initialize", rawf(`{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{"form":{},"url":{}},"sampling":{}},"clientInfo":{"name":"harness","version":"1"}}`)) // as a shared one is told
-	direct.initialized()
+	direct.greetWith(sharedCapabilities)
 
 	want := toolsByName(direct, "")
 	if s.tools != 0 && len(want) != s.tools || len(want) == 0 {
@@ -109,6 +113,9 @@ func sameAsDirect(t *testing.T, h *home, s server) {
 	eventually(t, "all tools", func() bool { return len(toolsByName(a, "up__")) == len(want) })
 	if d := cmp.Diff(want, toolsByName(a, "up__")); d != "" {
 		t.Errorf("tools:\n%s", d)
+	}
+	for _, l := range otherLists() {
+		sameList(t, a, direct, l)
 	}
 	for _, c := range s.calls {
 		call := func(a *agent, prefix string) message {
@@ -120,6 +127,99 @@ func sameAsDirect(t *testing.T, h *home, s server) {
 		}
 	}
 	a.well("ok")
+}
+
+// sharedCapabilities are what a shared upstream is told that it may ask.
+const sharedCapabilities = `{"elicitation":{"form":{},"url":{}},"sampling":{}}`
+
+// itemList is a list that a server may have beside its tools, and how what is
+// in it is asked for.
+type itemList struct {
+	method, member string
+	key            string // names an item
+	prefixed       bool   // harness puts the upstream's key before the name
+	get, arg       string // "" for what cannot be asked for as it is
+}
+
+func otherLists() []itemList {
+	return []itemList{
+		{"prompts/list", "prompts", "name", true, "prompts/get", "name"},
+		{"resources/list", "resources", "uri", false, "resources/read", "uri"},
+		{"resources/templates/list", "resourceTemplates", "uriTemplate", false, "", ""},
+	}
+}
+
+// sameList compares a list, and what its first items are when they are asked
+// for without arguments. A server that has no such list is one with an empty one.
+func sameList(t *testing.T, a, direct *agent, l itemList) {
+	t.Helper()
+	prefix := ""
+	if l.prefixed {
+		prefix = "up__"
+	}
+	want := itemsByName(direct, l, "")
+	if d := cmp.Diff(want, itemsByName(a, l, prefix)); d != "" {
+		t.Errorf("%s:\n%s", l.method, d)
+	}
+	if l.get == "" {
+		return
+	}
+	for i, name := range slices.Sorted(maps.Keys(want)) {
+		if i == 5 {
+			break
+		}
+		if strings.Contains(name, "input_required") {
+			continue // asks its client something first
+		}
+		get := func(a *agent, prefix string) message {
+			return a.ask(l.get, map[string]any{l.arg: prefix + name})
+		}
+		want, got := get(direct, ""), get(a, prefix)
+		if want.Error != nil { // it needs an argument, and says so in its own words
+			if got.Error == nil || got.Error.Code != want.Error.Code || got.Error.Message != "upstream up: "+want.Error.Message || !bytes.Equal(got.Error.Data, want.Error.Data) {
+				t.Errorf("%s %s:\n%s\nnot\n%s", l.get, name, got.raw, want.raw)
+			}
+		} else if !bytes.Equal(want.Result, got.Result) {
+			t.Errorf("%s %s:\n%s\nnot\n%s", l.get, name, got.raw, want.raw)
+		}
+	}
+}
+
+// itemsByName are the entries of a list under a prefix, each as the server
+// spelled it, over all pages.
+func itemsByName(a *agent, l itemList, prefix string) map[string]string {
+	a.t.Helper()
+	all := map[string]string{}
+	for cursor := any(nil); ; {
+		params := map[string]any{}
+		if cursor != nil {
+			params["cursor"] = cursor
+		}
+		m := a.ask(l.method, params)
+		if m.Error != nil {
+			return all
+		}
+		var page map[string]json.RawMessage
+		var items []json.RawMessage
+		if json.Unmarshal(m.Result, &page) != nil || json.Unmarshal(page[l.member], &items) != nil {
+			a.t.Fatalf("%s: %.500s", l.method, m.raw)
+		}
+		for _, raw := range items {
+			var fields map[string]json.RawMessage
+			var name string
+			if json.Unmarshal(raw, &fields) != nil || json.Unmarshal(fields[l.key], &name) != nil {
+				a.t.Fatalf("%s has %s", l.method, raw)
+			}
+			if own, ok := strings.CutPrefix(name, prefix); ok {
+				all[own] = string(bytes.Replace(raw, []byte(`"`+name+`"`), []byte(`"`+own+`"`), 1))
+			}
+		}
+		next, more := page["nextCursor"]
+		if !more {
+			return all
+		}
+		cursor = next
+	}
 }
 
 // toolsByName are the listed tools under a prefix, each as the server spelled
