@@ -52,7 +52,7 @@ var manners = []string{
 	"trap '' TERM HUP; (sleep 1000 & sleep 1000) & read x", // leaves children that do not go
 	"setsid sleep 1000 & exec sleep 1000",                  // leaves one that has left the group
 	"exec sleep 1000 <&- >&- 2>&-",                         // closes its terminal
-	"head -c 40000 /dev/zero | tr '\\0' x; cat",            // prints at once what takes long to draw
+	"head -c 8000 /dev/zero | tr '\\0' x; cat",             // prints at once what takes long to draw
 	"printf '\\033[?1049h\\033[2J\\033[6n'; cat",           // fills the screen, and asks it
 }
 
