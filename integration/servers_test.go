@@ -130,7 +130,7 @@ func sameAsDirect(t *testing.T, h *home, s server) {
 }
 
 // sharedCapabilities are what a shared upstream is told that it may ask.
-const sharedCapabilities = `{"elicitation":{"form":{},"url":{}},"sampling":{}}`
+const sharedCapabilities = `{"elicitation":{"form":{}},"sampling":{}}`
 
 // itemList is a list that a server may have beside its tools, and how what is
 // in it is asked for.

@@ -62,8 +62,9 @@ func noteOf(h control.Harness) string {
 	switch {
 	case h.ConfigPending:
 		notes = append(notes, "changed; applies at the next start")
-	case h.Error != nil && h.NextRetryMS != nil:
-		notes = append(notes, *h.Error+", tried again in "+retryText(h.NextRetryMS))
+	case h.Error != nil && h.NextRetry != nil:
+		in := max(time.Until(*h.NextRetry), 0).Milliseconds()
+		notes = append(notes, *h.Error+", tried again in "+retryText(&in))
 	case h.Error != nil:
 		notes = append(notes, *h.Error)
 	case h.State == "stopped" && !h.Enabled:

@@ -111,9 +111,9 @@ func showRuns(w io.Writer, r *control.UpResult) error {
 		if !one.Enabled {
 			when = "by hand"
 		}
-		rows = append(rows, []string{one.Kind, one.Name, strings.Join(append([]string{one.Cmd}, one.Args...), " "), one.Workdir, or(one.EnvFile, ""), when})
+		rows = append(rows, []string{one.Kind, one.Name, strings.Join(append([]string{one.Cmd}, one.Args...), " "), one.Workdir, or(one.EnvFile, ""), strings.Join(one.Env, " "), when})
 	}
-	return table(w, []string{"KIND", "NAME", "COMMAND", "IN", "ENV FILE", "STARTED"}, rows)
+	return table(w, []string{"KIND", "NAME", "COMMAND", "IN", "ENV FILE", "SETS", "STARTED"}, rows)
 }
 
 func reportUp(cmd *cobra.Command, r *control.UpResult, asJSON bool) error {

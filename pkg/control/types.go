@@ -134,10 +134,10 @@ type Harness struct {
 	Profiles      List[string] `json:"profiles"`
 	ConfigPending bool         `json:"config_pending"` // a changed definition waits for the next start (HOT-5)
 	Description   *string      `json:"description"`
-	// Error is why it does not run although it should, and NextRetryMS when that
-	// is tried again; both are left out while all is well.
-	Error       *string `json:"error,omitempty"`
-	NextRetryMS *int64  `json:"next_retry_ms,omitempty"`
+	// Error is why it does not run although it should, and NextRetry when that is
+	// tried again; both are left out while all is well.
+	Error     *string    `json:"error,omitempty"`
+	NextRetry *time.Time `json:"next_retry_at,omitempty"`
 }
 
 // Exit is how a process ended: one of code and signal is null.
@@ -285,6 +285,7 @@ type Runs struct {
 	Args    List[string] `json:"args"`
 	Workdir string       `json:"workdir"`
 	EnvFile *string      `json:"env_file"`
+	Env     List[string] `json:"env"`     // the names of what the file sets, without values
 	Enabled bool         `json:"enabled"` // false: it waits for a start by hand
 }
 

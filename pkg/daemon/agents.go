@@ -143,8 +143,8 @@ func (o *ops) harness(d *reconcile.Desired, name string) control.Harness {
 	if s.Enabled && s.State != agent.Running {
 		h.Error = control.OrNull(s.Error)
 		if !s.NextRetry.IsZero() {
-			ms := max(time.Until(s.NextRetry).Milliseconds(), 0)
-			h.NextRetryMS = &ms
+			at := s.NextRetry.UTC()
+			h.NextRetry = &at
 		}
 	}
 	if s.Spawned != nil {

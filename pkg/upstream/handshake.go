@@ -27,8 +27,9 @@ type greeting struct {
 
 // sharedCapabilities are what a shared upstream may ask while it works for one
 // session (MCP-5). Roots are not among them: those are asked for at the start,
-// when it works for nobody.
-const sharedCapabilities = `{"elicitation":{"form":{},"url":{}},"sampling":{}}`
+// when it works for nobody. Nor are pages to be visited: that they are done with
+// is told after the call, when it cannot be known to whom.
+const sharedCapabilities = `{"elicitation":{"form":{}},"sampling":{}}`
 
 // initializeParams returns the params of initialize (MCP-0): the newest
 // handshake revision, and what can be asked.
