@@ -12,7 +12,8 @@ import (
 // Subscriber is an [Upstream] that keeps subscriptions over the processes it
 // has: those that it has answered it makes again by itself.
 type Subscriber interface {
-	// Unsubscribe ends a subscription that nobody is left of.
+	// Unsubscribe ends a subscription that nobody is left of. It does not block,
+	// and calls nobody back.
 	Unsubscribe(uri string)
 }
 
@@ -101,8 +102,8 @@ func (b *Broker) join(s *session, r route, asked []byte) bool {
 	return true
 }
 
-// leave has a session hear nothing more of a resource. It reports whether
-// others still do.
+// leave has a session hear nothing more of a resource. It reports whether there
+// is nothing to ask of the upstream: others still hear of it, or it was told.
 func (b *Broker) leave(s *session, r route, _ []byte) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -111,27 +112,32 @@ func (b *Broker) leave(s *session, r route, _ []byte) bool {
 		return false
 	}
 	delete(sub.heard, s)
-	if len(sub.heard) == 0 {
-		delete(b.topics, r.topic(s))
+	return b.leftLocked(r.topic(s), sub)
+}
+
+// leftLocked ends the subscription of an upstream that nobody hears of any
+// more. It does so under the lock: who subscribes next asks after it. It reports
+// whether that was done, or is not due.
+func (b *Broker) leftLocked(t topic, sub *subscription) bool {
+	if len(sub.heard) > 0 {
+		return true
 	}
-	return len(sub.heard) > 0
+	delete(b.topics, t)
+	u, ok := sub.up.(Subscriber)
+	if ok {
+		u.Unsubscribe(t.uri)
+	}
+	return ok
 }
 
 // leaveAll ends the subscriptions of a session that is over.
 func (b *Broker) leaveAll(s *session) {
 	b.mu.Lock()
-	over := map[topic]Upstream{}
+	defer b.mu.Unlock()
 	for t, sub := range b.topics {
-		delete(sub.heard, s)
-		if len(sub.heard) == 0 {
-			over[t] = sub.up
-			delete(b.topics, t)
-		}
-	}
-	b.mu.Unlock()
-	for t, up := range over {
-		if u, ok := up.(Subscriber); ok && t.of == nil {
-			u.Unsubscribe(t.uri)
+		if _, there := sub.heard[s]; there {
+			delete(sub.heard, s)
+			b.leftLocked(t, sub)
 		}
 	}
 }

@@ -184,6 +184,20 @@ func TestSession_SubscriptionsAreCountedAndUpdatesGoToWhoAsked(t *testing.T) {
 	if got := one.ask(4, "ping", `{}`); got != `{"jsonrpc":"2.0","id":4,"result":{}}` {
 		t.Errorf("after the last subscription reads %s", got)
 	}
+	// The last one that leaves with a word: the upstream is told before it is
+	// answered, so that a subscription after that comes after it there too.
+	one.send(`{"jsonrpc":"2.0","id":5,"method":"resources/subscribe","params":{"uri":"x:2"}}`)
+	up.answer(<-up.calls, `{"jsonrpc":"2.0","id":77,"result":{}}`)
+	one.want(`{"jsonrpc":"2.0","id":5,"result":{}}`)
+	if got := one.ask(6, "resources/unsubscribe", `{"uri":"x:2"}`); got != `{"jsonrpc":"2.0","id":6,"result":{}}` || len(up.calls) != 0 {
+		t.Errorf("the last unsubscribe: %s", got)
+	}
+	if diff := cmp.Diff([]string{"unsubscribe x:1", "unsubscribe x:2"}, up.heard()); diff != "" {
+		t.Errorf("the upstream was told (-want +got):\n%s", diff)
+	}
+	other.send(`{"jsonrpc":"2.0","id":7,"method":"resources/subscribe","params":{"uri":"x:2"}}`)
+	up.answer(<-up.calls, `{"jsonrpc":"2.0","id":77,"result":{}}`)
+	other.want(`{"jsonrpc":"2.0","id":7,"result":{}}`)
 }
 
 func TestSession_LogMessagesAreFilteredForEach(t *testing.T) {
