@@ -77,13 +77,15 @@ func runBridge(args []string, getenv func(string) string) int {
 // signals as the rest of it. A second signal ends it at once.
 func asked() <-chan struct{} {
 	signals, closed := make(chan os.Signal, 1), make(chan struct{})
-	signal.Notify(signals, syscall.SIGTERM)
+	// An agent may end it by SIGINT, also one that runs in the background of a
+	// shell and has its children start with that ignored.
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
 	if !signal.Ignored(syscall.SIGHUP) {
 		signal.Notify(signals, syscall.SIGHUP)
 	}
 	go func() {
 		<-signals
-		signal.Reset(syscall.SIGTERM, syscall.SIGHUP)
+		signal.Reset(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 		close(closed)
 	}()
 	return closed
