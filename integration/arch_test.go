@@ -110,6 +110,11 @@ var rooms = map[string]room{
 		does:  "keeps what was run: the output and the end of every spawn",
 		knows: []string{"pkg/durable"},
 	},
+	"pkg/ledger": {
+		does:  "keeps what happened to each contract as a chain of signed entries, and checks such a chain anywhere",
+		knows: []string{"pkg/durable"},
+		core:  []string{"canonical.go", "entry.go", "ring.go", "verdict.go", "bundle.go", "layout.go"},
+	},
 	"pkg/facade": {
 		does:  "the daemon's own MCP tools, thin over the operations control offers",
 		knows: []string{"pkg/broker", "pkg/control", "pkg/run", "pkg/wire", "pkg/plain"},
@@ -169,7 +174,8 @@ var libraries = map[string]library{
 	"github.com/mark3labs/mcp-go/mcp":  {[]string{"pkg/broker", "pkg/facade"}, "the protocol's types, for own tools and prompts; never the relay path"},
 	"github.com/thejerf/suture":        {[]string{"watch", "reconcile", "pkg/upstream", "pkg/agent", "pkg/broker", "pkg/control", "pkg/daemon"}, "supervision"},
 	"github.com/spf13/cobra":           {[]string{"cmd/harness"}, "verbs, flags, completion"},
-	"github.com/gofrs/flock":           {[]string{"pkg/daemon", "pkg/control"}, "one daemon per state directory"},
+	"github.com/gofrs/flock":           {[]string{"pkg/daemon", "pkg/control", "pkg/ledger", "pkg/contract"}, "one daemon per state directory, one writer per chain"},
+	"github.com/gowebpki/jcs":          {[]string{"pkg/ledger"}, "RFC 8785: what is signed, in one form"},
 	"github.com/google/renameio":       {[]string{"pkg/durable"}, "state files replaced atomically"},
 	"golang.org/x/term":                {[]string{"cmd/harness"}, "the user's own terminal, while attached"},
 	"golang.org/x/sys":                 {[]string{"watch", "pkg/proc", "pkg/upstream", "pkg/jsonrpc", "pkg/broker", "pkg/control", "pkg/bridge", "pkg/daemon", "cmd/harness", "integration/bench"}, "the kernel, beyond package syscall"},

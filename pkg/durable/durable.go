@@ -23,7 +23,7 @@ func Write(path string, data []byte) error {
 	if err := replace(dir, path, data); err != nil {
 		return fmt.Errorf("write the state file %s: %w", path, err)
 	}
-	return syncDir(dir)
+	return SyncDir(dir)
 }
 
 func replace(dir, path string, data []byte) error {
@@ -46,10 +46,12 @@ func SetAside(path string) (aside string, err error) {
 	if err := os.Rename(path, aside); err != nil {
 		return aside, fmt.Errorf("set a state file aside: %w", err)
 	}
-	return aside, syncDir(filepath.Dir(path))
+	return aside, SyncDir(filepath.Dir(path))
 }
 
-func syncDir(path string) error {
+// SyncDir returns when what was made, renamed or removed in a directory is on the
+// disk.
+func SyncDir(path string) error {
 	d, err := os.Open(path)
 	if err != nil {
 		return fmt.Errorf("open the directory of a state file: %w", err)

@@ -1,0 +1,132 @@
+package ledger
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+)
+
+// BundleSchema is what an exported bundle says it is.
+const BundleSchema = "harness/ledger-bundle/v1"
+
+// Bundle is a session's chain with all that is needed to check it elsewhere.
+type Bundle struct {
+	Schema   string   `json:"schema"`
+	Session  string   `json:"session"`
+	Contract string   `json:"contract"` // the text, as it was handed over
+	Verdict  *Verdict `json:"verdict"`  // null until the session is done
+	Entries  []Entry  `json:"entries"`
+	// PublicKeys is the whole ring, oldest first.
+	PublicKeys []Key  `json:"public_keys"`
+	HeadHash   string `json:"head_hash"` // sha256 of the last entry
+}
+
+// Pin is what a verifier trusts beforehand: the fingerprints of keys. A ring
+// that has one of them is trusted as a whole, since its keys vouch for each
+// other. Without one, a bundle is checked against itself alone.
+type Pin []string
+
+// NewPin makes a Pin of public keys (base64 of 32 bytes) or their fingerprints.
+func NewPin(texts ...string) (Pin, error) {
+	var p Pin
+	for _, text := range texts {
+		raw, err := decode64(text, 32)
+		switch {
+		case err == nil:
+			p = append(p, Fingerprint(raw))
+		case isHex(text):
+			p = append(p, text)
+		default:
+			return nil, errors.New("neither a public key (base64 of 32 bytes) nor a fingerprint (64 lower-case hexadecimal digits)")
+		}
+	}
+	return p, nil
+}
+
+func isHex(s string) bool {
+	return len(s) == 64 && len(bytes.Trim([]byte(s), "0123456789abcdef")) == 0
+}
+
+// Encode is the bundle in the form it is exported in: RFC 8785 and a newline.
+func (b *Bundle) Encode() ([]byte, error) {
+	data, err := Canonical(b)
+	if err != nil {
+		return nil, err
+	}
+	return append(data, '\n'), nil
+}
+
+// Verify checks an exported bundle with nothing but what is in it and what is
+// pinned. The error is a [*Fault] that says precisely what does not hold.
+func Verify(data []byte, pin Pin) (*Bundle, error) {
+	b, err := decodeBundle(data)
+	if err != nil {
+		return nil, err
+	}
+	if err := b.check(); err != nil {
+		return nil, err
+	}
+	for _, fingerprint := range pin {
+		if Ring(b.PublicKeys).has(fingerprint) {
+			return b, nil
+		}
+	}
+	if pin != nil {
+		return nil, faultf(0, "none of its public keys is the pinned one: it was signed by somebody else")
+	}
+	return b, nil
+}
+
+// decodeBundle reads a bundle strictly: nothing unknown, nothing twice, and
+// laid out in one way throughout, so that no byte of it is without meaning.
+func decodeBundle(data []byte) (*Bundle, error) {
+	var b Bundle
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&b); err != nil {
+		return nil, faultf(0, "it is no bundle: %s", err)
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return nil, faultf(0, "something follows the bundle")
+	}
+	if b.Schema != BundleSchema {
+		return nil, faultf(0, "its schema is another one than %s", BundleSchema)
+	}
+	want, err := b.Encode()
+	if err != nil {
+		return nil, faultf(0, "it has no canonical form")
+	}
+	if bytes.Equal(data, want) {
+		return &b, nil
+	}
+	have, err := Canonical(json.RawMessage(data))
+	switch {
+	case err != nil || !bytes.Equal(have, want[:len(want)-1]):
+		return nil, faultf(0, "it has members that are no bundle's, or lacks some")
+	case !uniform(data):
+		return nil, faultf(0, "it is laid out in more than one way: bytes were added, removed or changed")
+	}
+	return &b, nil
+}
+
+// check is everything but whose keys they are.
+func (b *Bundle) check() error {
+	ring := Ring(b.PublicKeys)
+	if err := checkChain(b.Session, b.Entries, ring); err != nil {
+		return err
+	}
+	var opened struct {
+		Text string `json:"text_sha256"`
+	}
+	if err := json.Unmarshal(b.Entries[0].Body, &opened); err != nil || opened.Text != SHA256([]byte(b.Contract)) {
+		return faultf(1, "the contract's text is not the one that was agreed: text_sha256 is another digest")
+	}
+	if err := b.Verdict.check(b.Session, b.Entries, ring); err != nil {
+		return err
+	}
+	if b.HeadHash != b.Entries[len(b.Entries)-1].SHA256 {
+		return faultf(0, "head_hash is not the digest of the last entry")
+	}
+	return nil
+}

@@ -1,0 +1,171 @@
+package ledger
+
+import (
+	"crypto/ed25519"
+	"encoding/json"
+	"fmt"
+)
+
+// origin is what the first entry of a chain has in place of the digest of the
+// one before.
+const origin = "0000000000000000000000000000000000000000000000000000000000000000"
+
+// The types of entries that the ledger itself knows. What else there is, is
+// said by whoever appends.
+const (
+	// Opened is the first entry of every chain: what was agreed.
+	Opened = "opened"
+	// Torn notes that a last line was cut off by a crash and set aside.
+	Torn = "torn"
+	// Decided is the last entry of a finished chain: its verdict.
+	Decided = "verdict"
+)
+
+// Entry is one link of a chain. SHA256 and Signature are over the RFC 8785
+// form of the other four.
+type Entry struct {
+	N         int             `json:"n"` // from 1
+	Prev      string          `json:"prev_sha256"`
+	Type      string          `json:"type"`
+	Body      json.RawMessage `json:"body"`
+	SHA256    string          `json:"sha256"`
+	Signature string          `json:"signature"` // base64
+}
+
+// Principal is on whose behalf a session runs, fixed for each process (CON-5).
+type Principal struct {
+	Tenant string `json:"tenant"`
+	User   string `json:"user"`
+}
+
+// Head is what the body of every entry has.
+type Head struct {
+	Session        string    `json:"session"`
+	Principal      Principal `json:"principal"`
+	ContractSHA256 string    `json:"contract_sha256"`
+	At             string    `json:"at"`  // RFC 3339, UTC
+	Key            string    `json:"key"` // fingerprint of the key that signed it
+}
+
+// Head reads what every body has.
+func (e Entry) Head() (Head, error) {
+	var h Head
+	if err := json.Unmarshal(e.Body, &h); err != nil {
+		return Head{}, fmt.Errorf("body: %w", err)
+	}
+	return h, nil
+}
+
+// form is what is hashed and signed.
+func (e Entry) form() ([]byte, error) {
+	return Canonical(map[string]any{"n": e.N, "prev_sha256": e.Prev, "type": e.Type, "body": e.Body})
+}
+
+// seal makes the entry that follows last (nil for the first).
+func seal(last *Entry, kind string, head Head, fields map[string]any, key ed25519.PrivateKey) (Entry, error) {
+	body := map[string]any{
+		"session": head.Session, "principal": head.Principal, "contract_sha256": head.ContractSHA256,
+		"at": head.At, "key": head.Key,
+	}
+	for name, v := range fields {
+		if _, taken := body[name]; taken {
+			return Entry{}, fmt.Errorf("an entry cannot have the field %q of its own", name)
+		}
+		body[name] = v
+	}
+	raw, err := Canonical(body)
+	if err != nil {
+		return Entry{}, err
+	}
+	e := Entry{N: 1, Prev: origin, Type: kind, Body: raw}
+	if last != nil {
+		e.N, e.Prev = last.N+1, last.SHA256
+	}
+	form, err := e.form()
+	if err != nil {
+		return Entry{}, err
+	}
+	e.SHA256 = SHA256(form)
+	e.Signature = encode64(ed25519.Sign(key, form))
+	return e, nil
+}
+
+// Fault says what is wrong with a chain, a bundle or a ring of keys.
+type Fault struct {
+	Entry   int // number of the entry concerned; 0 where it is none
+	Message string
+}
+
+// Error renders "entry 3: its signature does not fit".
+func (f *Fault) Error() string {
+	if f.Entry > 0 {
+		return fmt.Sprintf("entry %d: %s", f.Entry, f.Message)
+	}
+	return f.Message
+}
+
+func faultf(entry int, format string, args ...any) error {
+	return &Fault{entry, fmt.Sprintf(format, args...)}
+}
+
+// checkChain says what is wrong with entries as the chain of session, signed by
+// keys of the ring, or nil. It is no fault of a chain that it has not ended.
+func checkChain(session string, entries []Entry, ring Ring) error {
+	keys, err := ring.keys()
+	if err != nil {
+		return err
+	}
+	if len(entries) == 0 {
+		return faultf(0, "the chain has no entry")
+	}
+	prev, contract := origin, ""
+	for i, e := range entries {
+		n := i + 1
+		switch {
+		case e.N != n:
+			return faultf(n, "it is numbered %d: an entry was removed, repeated or moved", e.N)
+		case e.Prev != prev:
+			return faultf(n, "it does not follow the one before: prev_sha256 is another digest")
+		case (e.Type == Opened) != (n == 1):
+			return faultf(n, "%q is the first entry of a chain and no other", Opened)
+		case i > 0 && entries[i-1].Type == Decided:
+			return faultf(n, "it stands behind the verdict")
+		}
+		h, err := checkEntry(e, session, keys)
+		if err != nil {
+			return err
+		}
+		if n == 1 {
+			contract = h.ContractSHA256
+		} else if h.ContractSHA256 != contract {
+			return faultf(n, "it is about another contract")
+		}
+		prev = e.SHA256
+	}
+	return nil
+}
+
+// checkEntry checks one entry without its neighbours.
+func checkEntry(e Entry, session string, keys map[string]ed25519.PublicKey) (Head, error) {
+	form, err := e.form()
+	if err != nil {
+		return Head{}, faultf(e.N, "its body is not JSON that has a canonical form")
+	}
+	if SHA256(form) != e.SHA256 {
+		return Head{}, faultf(e.N, "its content was changed: sha256 is another digest")
+	}
+	h, err := e.Head()
+	if err != nil {
+		return Head{}, faultf(e.N, "its body is not that of an entry")
+	}
+	key, ok := keys[h.Key]
+	switch {
+	case h.Session != session:
+		return Head{}, faultf(e.N, "it is of another session")
+	case !ok:
+		return Head{}, faultf(e.N, "it is signed by a key that is not among the public keys")
+	case !signed(key, form, e.Signature):
+		return Head{}, faultf(e.N, "its signature does not fit")
+	}
+	return h, nil
+}
