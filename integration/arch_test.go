@@ -115,6 +115,11 @@ var rooms = map[string]room{
 		knows: []string{"pkg/durable"},
 		core:  []string{"canonical.go", "entry.go", "ring.go", "verdict.go", "bundle.go", "layout.go"},
 	},
+	"pkg/contract": {
+		does:  "runs work that must hold, judges what came of it and has the verdict signed",
+		knows: []string{"pkg/config", "pkg/proc", "pkg/ledger", "pkg/durable"},
+		core:  []string{"spec.go", "parse.go", "value.go", "judge.go", "replay.go", "answer.go"},
+	},
 	"pkg/facade": {
 		does:  "the daemon's own MCP tools, thin over the operations control offers",
 		knows: []string{"pkg/broker", "pkg/control", "pkg/run", "pkg/wire", "pkg/plain"},
@@ -178,13 +183,15 @@ var libraries = map[string]library{
 	"github.com/gowebpki/jcs":          {[]string{"pkg/ledger"}, "RFC 8785: what is signed, in one form"},
 	"github.com/google/renameio":       {[]string{"pkg/durable"}, "state files replaced atomically"},
 	"golang.org/x/term":                {[]string{"cmd/harness"}, "the user's own terminal, while attached"},
-	"golang.org/x/sys":                 {[]string{"watch", "pkg/proc", "pkg/upstream", "pkg/jsonrpc", "pkg/broker", "pkg/control", "pkg/bridge", "pkg/daemon", "cmd/harness", "integration/bench"}, "the kernel, beyond package syscall"},
+	"golang.org/x/sys":                 {[]string{"watch", "pkg/proc", "pkg/contract", "pkg/upstream", "pkg/jsonrpc", "pkg/broker", "pkg/control", "pkg/bridge", "pkg/daemon", "cmd/harness", "integration/bench"}, "the kernel, beyond package syscall"},
 	"github.com/charmbracelet/x":       {[]string{"pkg/agent"}, "what is on an agent's screen"},
 	"github.com/creack/pty":            {[]string{"pkg/proc"}, "pseudo-terminals"},
 	"github.com/rogpeppe/go-internal":  {nil, "scripts in tests"},
 	"github.com/google/go-cmp":         {nil, "comparison in tests"},
 	"go.uber.org/goleak":               {nil, "goroutine leaks in tests"},
 	"pgregory.net/rapid":               {nil, "properties in tests"},
+
+	"github.com/landlock-lsm/go-landlock": {[]string{"pkg/contract"}, "what a contract's step may touch"},
 }
 
 // banned are the imports the core may not have: everything it learns comes in

@@ -114,6 +114,23 @@ func (s *Store) Write(id string) (*Log, error) {
 // lock takes the session's lock for as long as the Log is open. The kernel lets
 // go of it when the process dies.
 func (s *Store) lock(id string) (*Log, error) {
+	// Busy holds the lock for a moment, and must not be taken for a writer.
+	deadline := time.Now().Add(lockPatience)
+	for {
+		l, err := s.tryLock(id)
+		if !errors.Is(err, ErrBusy) || time.Now().After(deadline) {
+			return l, err
+		}
+		<-time.After(lockPoll)
+	}
+}
+
+const (
+	lockPatience = 100 * time.Millisecond
+	lockPoll     = 5 * time.Millisecond
+)
+
+func (s *Store) tryLock(id string) (*Log, error) {
 	lock := flock.New(filepath.Join(s.Dir(id), lockName), flock.SetPermissions(0o600))
 	got, err := lock.TryLock()
 	switch {
@@ -127,7 +144,7 @@ func (s *Store) lock(id string) (*Log, error) {
 
 // Busy reports whether some process is writing the session.
 func (s *Store) Busy(id string) bool {
-	l, err := s.lock(id)
+	l, err := s.tryLock(id)
 	if err != nil {
 		return errors.Is(err, ErrBusy)
 	}

@@ -19,6 +19,10 @@ type Spec struct {
 	// TTY gives the child a terminal of this size, which controls its session,
 	// in place of pipes; nil for pipes.
 	TTY *Size
+	// NoNetwork starts the child in user and network namespaces of its own, of
+	// which the loopback interface is all there is, and down: the child may raise
+	// it (CAP_NET_ADMIN is ambient). Where the kernel allows none, Start fails.
+	NoNetwork bool
 }
 
 // Size is that of a terminal, in characters.

@@ -3,6 +3,8 @@ package proc
 import (
 	"context"
 	"fmt"
+	"log/slog"
+	"os"
 	"slices"
 	"syscall"
 	"time"
@@ -43,6 +45,22 @@ func (h *Host) Reap(ctx context.Context) (killed int, err error) {
 	h.mu.Unlock()
 	h.commit()
 	return len(r.signalled), nil
+}
+
+// ReapDir does what [Host.Reap] does for the record in dir, whose Host nobody
+// has opened and whose process is dead, and forgets the record.
+func ReapDir(ctx context.Context, dir string, log *slog.Logger) (killed int, err error) {
+	self, err := readEntry(os.Getpid())
+	if err != nil {
+		return 0, fmt.Errorf("read the process table: %w", err)
+	}
+	k := newKeeper(dir)
+	left := k.load(log).Groups
+	if len(left) == 0 {
+		return 0, nil
+	}
+	h := &Host{record: k, self: self, former: record{Groups: left}, log: log, written: make(map[ident]bool)}
+	return h.Reap(ctx)
 }
 
 type reaper struct {

@@ -1,0 +1,93 @@
+package contract
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"harness/pkg/ledger"
+)
+
+// Types of the entries of a session, beside those that the ledger knows.
+const (
+	entryStarted     = "started"     // a step begins
+	entryFinished    = "finished"    // a step has ended, with what it came to
+	entryInterrupted = "interrupted" // steps were under way when their process died
+	entryResumed     = "resumed"     // somebody asked for the rest
+	entryCancelled   = "cancelled"   // somebody asked for no more
+)
+
+// workStep is the number of the work; checks are numbered from 1.
+const workStep = 0
+
+// stepResult is what an entry says of a step that has ended.
+type stepResult struct {
+	Step     int     `json:"step"`
+	Name     string  `json:"name"`
+	Outcome  string  `json:"outcome"`
+	Reason   string  `json:"reason"`
+	ExitCode *int    `json:"exit_code"`
+	Evidence *string `json:"evidence_sha256"`
+	Sandbox  string  `json:"sandbox"`
+	Millis   int64   `json:"duration_ms"`
+}
+
+// opening is what the first entry says beside what the ledger puts there.
+type opening struct {
+	Root  string `json:"root"`
+	Name  string `json:"name"`
+	Steps int    `json:"steps"`
+}
+
+// history is what the entries of a session tell of its steps.
+type history struct {
+	opening
+	contract  string // digest
+	done      map[int]stepResult
+	underWay  []int // begun, and neither finished nor recorded as interrupted
+	cancelled bool
+	sandbox   string // the weakest that a step had; "" before the first
+}
+
+// replay reads the entries of a session, oldest first (CON-3).
+func replay(entries []ledger.Entry) (history, error) {
+	h := history{done: map[int]stepResult{}}
+	for _, e := range entries {
+		if err := h.take(e); err != nil {
+			return history{}, fmt.Errorf("entry %d: %w", e.N, err)
+		}
+	}
+	return h, nil
+}
+
+func (h *history) take(e ledger.Entry) error {
+	switch e.Type {
+	case ledger.Opened:
+		head, err := e.Head()
+		if err != nil {
+			return err
+		}
+		h.contract = head.ContractSHA256
+		return json.Unmarshal(e.Body, &h.opening)
+	case entryStarted, entryFinished:
+		var r stepResult
+		if err := json.Unmarshal(e.Body, &r); err != nil {
+			return err
+		}
+		h.underWay = slices.DeleteFunc(h.underWay, func(i int) bool { return i == r.Step })
+		if e.Type == entryStarted {
+			h.underWay = append(h.underWay, r.Step)
+			return nil
+		}
+		h.done[r.Step] = r
+		if h.sandbox == "" {
+			h.sandbox = r.Sandbox
+		}
+		h.sandbox = weaker(h.sandbox, r.Sandbox)
+	case entryInterrupted:
+		h.underWay = nil
+	case entryCancelled:
+		h.cancelled = true
+	}
+	return nil
+}

@@ -1,0 +1,286 @@
+package contract
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"harness/pkg/ledger"
+)
+
+func outcomes(a Answer) string {
+	list := []string{a.Verdict.Outcome}
+	for _, c := range a.Verdict.Checks {
+		list = append(list, c.Name+"="+c.Outcome)
+	}
+	return strings.Join(list, " ")
+}
+
+func TestRun_JudgesEveryKindOfCheck(t *testing.T) {
+	b := newBench(t)
+	b.file(t, "out/app", "hello")
+	b.file(t, "p.json", `{"version": "1.2", "n": [1, 2.50, {"a/b": null}]}`)
+	got := b.run(t, `
+[contract]
+name = "all"
+env = ["PATH"]
+[work]
+cmd = "sh"
+args = ["-c", "cat > made; echo worked"]
+prompt = "do it"
+[[check]]
+name = "exits"
+cmd = "sh"
+args = ["-c", "echo first; echo ok done; echo oops >&2; exit 3"]
+exit = 3
+stdout = "^ok"
+stderr = "oops$"
+[[check]]
+name = "made"
+file = "made"
+sha256 = "`+ledger.SHA256([]byte("do it"))+`"
+[[check]]
+name = "gone"
+file = "nowhere/at/all"
+exists = false
+[[check]]
+name = "version"
+file = "p.json"
+json = { pointer = "/version", equals = "1.2" }
+[[check]]
+name = "number"
+file = "p.json"
+json = { pointer = "/n/1", equals = 2.5 }
+[[check]]
+name = "other exit"
+cmd = "false"
+[[check]]
+name = "no match"
+cmd = "echo"
+args = ["nothing"]
+stdout = "^thing"
+[[check]]
+name = "missing"
+file = "out/nothing"
+[[check]]
+name = "other digest"
+file = "out/app"
+sha256 = "`+strings.Repeat("0", 64)+`"
+[[check]]
+name = "other value"
+file = "p.json"
+json = { pointer = "/version", equals = 1.2 }
+`)
+	want := "fail exits=pass made=pass gone=pass version=pass number=pass other exit=fail no match=fail missing=fail other digest=fail other value=fail"
+	if diff := cmp.Diff(want, outcomes(got)); diff != "" {
+		t.Error(diff)
+	}
+	if got.Status != Done || got.Verdict.Sandbox != b.Engine.Sandbox().String() || *got.Verdict.Checks[0].ExitCode != 3 || got.Verdict.Checks[1].ExitCode != nil {
+		t.Errorf("%+v", got)
+	}
+	bundle, err := b.Ledger.Export(got.Session)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := bundle.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ledger.Verify(data, nil); err != nil {
+		t.Error(err)
+	}
+	// What a check is said to have come to is committed to by a file.
+	for _, c := range got.Verdict.Checks {
+		found := false
+		files, _ := filepath.Glob(filepath.Join(b.Ledger.Dir(got.Session), "evidence", "*.json"))
+		for _, f := range files {
+			data, err := os.ReadFile(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found = found || ledger.SHA256(data) == *c.EvidenceSHA256
+		}
+		if !found {
+			t.Errorf("%s: no file has its digest", c.Name)
+		}
+	}
+}
+
+func TestRun_WorkThatFailsLeavesNothingToCheck(t *testing.T) {
+	b := newBench(t)
+	got := b.run(t, "[contract]\nname='x'\n[work]\ncmd='false'\n[[check]]\nname='a'\ncmd='true'\n")
+	if diff := cmp.Diff("fail a=skipped", outcomes(got)); diff != "" || got.Verdict.Checks[0].EvidenceSHA256 != nil {
+		t.Error(diff)
+	}
+}
+
+func TestRun_WhatCannotBeStartedIsAnError(t *testing.T) {
+	b := newBench(t)
+	for _, text := range []string{
+		"[contract]\nname='x'\n[[check]]\nname='a'\ncmd='no-such-command'\n",
+		"[contract]\nname='x'\nworkdir='nowhere'\n[[check]]\nname='a'\ncmd='true'\n",
+		"[contract]\nname='x'\n[work]\nharness='reviewer'\nprompt='go'\n[[check]]\nname='a'\ncmd='true'\n",
+	} {
+		if got := b.run(t, text); got.Verdict.Outcome != Error {
+			t.Errorf("%s: %s", text, outcomes(got))
+		}
+	}
+}
+
+func TestRun_TimesAreKept(t *testing.T) {
+	b := newBench(t)
+	for text, want := range map[string]string{
+		sh("sleep 60", "timeout = '300ms'"):                                                                                       "timeout it=timeout",
+		sh("trap '' TERM; sleep 60 & wait; sleep 60", "timeout='300ms'"):                                                          "timeout it=timeout",
+		"[contract]\nname='x'\n[[check]]\nname='a'\ncmd='sleep'\nargs=['60']\ntimeout='200ms'\n[[check]]\nname='b'\ncmd='true'\n": "timeout a=timeout b=pass",
+		"[contract]\nname='x'\ntimeout='200ms'\n[work]\ncmd='sleep'\nargs=['60']\n[[check]]\nname='b'\ncmd='true'\n":              "timeout b=timeout",
+	} {
+		began := time.Now()
+		if diff := cmp.Diff(want, outcomes(b.run(t, text))); diff != "" {
+			t.Errorf("%s\n%s", text, diff)
+		}
+		if took := time.Since(began); took > 30*time.Second {
+			t.Errorf("took %s", took)
+		}
+	}
+}
+
+func TestCancel_EndsWhatRunsHereOrElsewhere(t *testing.T) {
+	for _, elsewhere := range []bool{false, true} {
+		b := newBench(t)
+		x := b.begin(t, "s", sh("touch begun; sleep 60")+"[[check]]\nname='b'\ncmd='true'\n")
+		until(t, func() bool { return exists(b.root, "begun") })
+		by := b.Runner
+		if elsewhere {
+			by = &Runner{Engine: b.Engine, Ledger: b.Ledger, Principal: b.Principal}
+		}
+		got, err := by.Cancel(t.Context(), "s")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff("cancelled it=cancelled b=cancelled", outcomes(got)); diff != "" {
+			t.Errorf("elsewhere %v: %s", elsewhere, diff)
+		}
+		if diff := cmp.Diff(got, wait(t, x)); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
+func TestRun_OneSessionIsOneExecution(t *testing.T) {
+	b := newBench(t)
+	text := sh("echo x >> count; sleep 0.2")
+	x := b.begin(t, "s", text)
+	if y := b.begin(t, "s", text); x != y {
+		t.Error("a second execution")
+	}
+	other := &Runner{Engine: b.Engine, Ledger: b.Ledger, Principal: b.Principal}
+	z, err := other.Run(Request{Session: "s", Text: []byte(text), Root: b.root})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := wait(t, x)
+	if diff := cmp.Diff(want, wait(t, z)); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(want, wait(t, b.begin(t, "s", "# the same\n"+text))); diff != "" {
+		t.Errorf("asked for again: %s", diff)
+	}
+	if data, _ := os.ReadFile(filepath.Join(b.root, "count")); string(data) != "x\n" {
+		t.Errorf("run %q", data)
+	}
+	if _, err := b.Run(Request{Session: "s", Text: []byte(sh("true")), Root: b.root}); !errors.Is(err, ErrConflict) {
+		t.Errorf("another contract: %v", err)
+	}
+}
+
+func TestRun_AnInterruptedSessionGoesOnWhenAskedTo(t *testing.T) {
+	b := newBench(t)
+	text := "[contract]\nname='x'\nenv=['PATH']\n"
+	for i := range 3 {
+		text += fmt.Sprintf("[[check]]\nname='c%d'\ncmd='sh'\nargs=['-c', 'echo %d >> ran; test %d != 1 || test -e go || { touch wait; sleep 60; }']\n", i, i, i)
+	}
+	x := b.begin(t, "s", text)
+	until(t, func() bool { return exists(b.root, "wait") })
+	b.Stop() // as at SIGTERM
+	if _, err := x.Wait(t.Context()); err == nil {
+		t.Error("it came to something")
+	}
+	again := &Runner{Engine: b.Engine, Ledger: b.Ledger, Principal: ledger.Principal{Tenant: "acme", User: "bob"}}
+	for range 2 { // looking does not go on with it
+		if a, err := again.Status("s"); err != nil || a.Status != Interrupted || a.Verdict != nil {
+			t.Fatalf("%+v, %v", a, err)
+		}
+	}
+	b.file(t, "go", "")
+	y, err := again.Run(Request{Session: "s", Text: []byte(text), Root: b.root})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff("pass c0=pass c1=pass c2=pass", outcomes(wait(t, y))); diff != "" {
+		t.Error(diff)
+	}
+	if data, _ := os.ReadFile(filepath.Join(b.root, "ran")); string(data) != "0\n1\n1\n2\n" {
+		t.Errorf("ran %q", data)
+	}
+	entries, err := b.Ledger.Read("s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var types []string
+	for _, e := range entries {
+		types = append(types, e.Type)
+	}
+	want := "opened started finished started interrupted resumed started finished started finished verdict"
+	if diff := cmp.Diff(want, strings.Join(types, " ")); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestRun_ChecksInParallel(t *testing.T) {
+	b := newBench(t)
+	text := "[contract]\nname='x'\nenv=['PATH']\nparallel=2\n"
+	// Each waits for the other: one after the other would take for ever.
+	for i := range 2 {
+		text += fmt.Sprintf("[[check]]\nname='c%d'\ncmd='sh'\nargs=['-c', 'touch %d; while [ ! -e %d ]; do sleep 0.01; done']\n", i, i, 1-i)
+	}
+	if diff := cmp.Diff("pass c0=pass c1=pass", outcomes(b.run(t, text))); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestRun_TellsProgress(t *testing.T) {
+	b := newBench(t)
+	x := b.begin(t, "", sh("true")+"[[check]]\nname='b'\ncmd='false'\n")
+	wait(t, x)
+	var got []string
+	x.Watch(func(p Progress) { got = append(got, fmt.Sprintf("%d/%d %s %s", p.Done, p.Total, p.Step, p.Outcome)) })
+	if diff := cmp.Diff([]string{"0/2 it ", "1/2 it pass", "1/2 b ", "2/2 b fail"}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func exists(root, name string) bool {
+	_, err := os.Lstat(filepath.Join(root, name))
+	return err == nil
+}
+
+func until(t testing.TB, ok func() bool) {
+	t.Helper()
+	ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
+	defer stop()
+	for !ok() {
+		select {
+		case <-ctx.Done():
+			t.Fatal("it never came to that")
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}

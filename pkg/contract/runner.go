@@ -1,0 +1,289 @@
+package contract
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"harness/pkg/config"
+	"harness/pkg/ledger"
+)
+
+// Errors that callers tell apart.
+var (
+	// ErrConflict is what a session of another contract answers.
+	ErrConflict = errors.New("the session is of another contract")
+	// ErrInterrupted is how a session ends whose process had to.
+	ErrInterrupted = errors.New("the session was interrupted; ask for it again to go on")
+)
+
+// followEvery is how often a session that another process runs is looked at,
+// and how often one's own looks whether it was cancelled.
+const followEvery = 50 * time.Millisecond
+
+// cancelName is the file by which one process asks another to cancel.
+const cancelName = "cancel"
+
+// Invalid is a contract that does not validate.
+type Invalid struct{ Faults config.Faults }
+
+// Error lists the faults, one a line.
+func (e *Invalid) Error() string { return e.Faults.Error() }
+
+// Request asks for a contract to be run, or for what it came to.
+type Request struct {
+	Session string // "" begins a new one
+	Name    string // what faults call the contract
+	Text    []byte
+	Root    string // the directory that it may touch: absolute, without links
+}
+
+// Fleet runs harnesses for contracts whose work is one.
+type Fleet interface {
+	// Work runs a harness on a prompt until it ends or ctx does. key makes it
+	// once, however often it is asked for.
+	Work(ctx context.Context, harness, prompt, key string) Observed
+}
+
+// Runner runs sessions. It may be used by any number of goroutines.
+type Runner struct {
+	Engine    *Engine
+	Ledger    *ledger.Store
+	Principal ledger.Principal
+	Fleet     Fleet // nil: there is none
+	// Reap ends what dead processes left of their steps; nil: nothing does.
+	Reap func(context.Context)
+
+	mu      sync.Mutex
+	running map[string]*Execution
+	all     sync.WaitGroup
+}
+
+// Run runs a contract, or joins the session that runs it, or returns what it
+// came to; a session that was interrupted goes on (CON-2, CON-3).
+func (r *Runner) Run(req Request) (*Execution, error) {
+	spec, faults := Parse(req.Name, req.Text)
+	if len(faults) > 0 {
+		return nil, &Invalid{faults}
+	}
+	digest, err := spec.Digest()
+	if err != nil {
+		return nil, err
+	}
+	if req.Session == "" {
+		req.Session = newSession()
+	}
+	if problem := ledger.SessionProblem(req.Session); problem != "" {
+		return nil, errors.New(problem)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if x := r.running[req.Session]; x != nil {
+		if x.digest != digest || x.root != req.Root {
+			return nil, ErrConflict
+		}
+		return x, nil
+	}
+	return r.open(req, spec, digest)
+}
+
+// newSession makes a name that sorts by time.
+func newSession() string {
+	return time.Now().UTC().Format("20060102-150405-") + strings.ToLower(rand.Text()[:8])
+}
+
+// open begins a session, goes on with one, or follows somebody else's.
+func (r *Runner) open(req Request, spec *Spec, digest string) (*Execution, error) {
+	steps := len(spec.Checks)
+	if spec.Work != nil {
+		steps++
+	}
+	x := &Execution{runner: r, id: req.Session, spec: spec, digest: digest, root: req.Root, steps: steps, done: make(chan struct{})}
+	log, err := r.Ledger.Create(req.Session, ledger.Opening{
+		Principal: r.Principal, ContractSHA256: digest, Text: req.Text,
+		Fields: map[string]any{"root": req.Root, "name": spec.Name, "steps": steps},
+	})
+	again := errors.Is(err, ledger.ErrExists)
+	if again {
+		log, err = r.Ledger.Write(req.Session)
+	}
+	if errors.Is(err, ledger.ErrBusy) {
+		return x, r.follow(x)
+	}
+	if err != nil {
+		return nil, err
+	}
+	x.log = log
+	if err := x.prepare(again); err != nil {
+		if closeErr := log.Close(); closeErr != nil {
+			return nil, errors.Join(err, closeErr)
+		}
+		return nil, err
+	}
+	if x.isOver() {
+		return x, log.Close()
+	}
+	r.begin(x, x.execute)
+	return x, nil
+}
+
+// begin runs x beside the caller, who holds mu.
+func (r *Runner) begin(x *Execution, run func(context.Context)) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	x.cancel = cancel
+	if r.running == nil {
+		r.running = map[string]*Execution{}
+	}
+	r.running[x.id] = x
+	r.all.Go(func() {
+		defer cancel(nil)
+		run(ctx)
+		r.mu.Lock()
+		delete(r.running, x.id)
+		r.mu.Unlock()
+		close(x.done)
+	})
+}
+
+// follow watches a session that another process runs.
+func (r *Runner) follow(x *Execution) error {
+	entries, err := r.Ledger.Read(x.id)
+	if err != nil {
+		return err
+	}
+	h, err := replay(entries)
+	switch {
+	case err != nil:
+		return err
+	case h.contract != x.digest || h.Root != x.root:
+		return ErrConflict
+	}
+	r.begin(x, x.follow)
+	return nil
+}
+
+// Stop interrupts what runs, and returns when all of it is recorded.
+func (r *Runner) Stop() {
+	r.mu.Lock()
+	for _, x := range r.running {
+		x.cancel(ErrInterrupted)
+	}
+	r.mu.Unlock()
+	r.all.Wait()
+}
+
+// Wait returns when nothing runs any more.
+func (r *Runner) Wait() { r.all.Wait() }
+
+// Status tells what a session has come to. Steps that were under way when its
+// process died are recorded as interrupted.
+func (r *Runner) Status(id string) (Answer, error) {
+	entries, err := r.Ledger.Read(id)
+	if err != nil {
+		return Answer{}, err
+	}
+	a, err := answer(id, entries, r.Ledger.Busy(id))
+	if err != nil || a.Status != Interrupted {
+		return a, err
+	}
+	return r.noteInterruption(id)
+}
+
+func (r *Runner) noteInterruption(id string) (Answer, error) {
+	log, err := r.Ledger.Write(id)
+	if errors.Is(err, ledger.ErrBusy) { // somebody went on with it meanwhile
+		entries, err := r.Ledger.Read(id)
+		if err != nil {
+			return Answer{}, err
+		}
+		return answer(id, entries, true)
+	}
+	if err != nil {
+		return Answer{}, err
+	}
+	h, err := replay(log.Entries())
+	if err == nil {
+		log.As(r.Principal)
+		err = recordInterruption(log, h)
+	}
+	entries := log.Entries()
+	if err := errors.Join(err, log.Close()); err != nil {
+		return Answer{}, err
+	}
+	return answer(id, entries, false)
+}
+
+func recordInterruption(log *ledger.Log, h history) error {
+	if len(h.underWay) == 0 {
+		return nil
+	}
+	_, err := log.Append(entryInterrupted, map[string]any{"steps": h.underWay})
+	return err
+}
+
+// Text is the contract of a session, with the directory it is about, for whoever
+// wants to go on with it.
+func (r *Runner) Text(id string) (text []byte, root string, err error) {
+	b, err := r.Ledger.Export(id)
+	if err != nil {
+		return nil, "", err
+	}
+	h, err := replay(b.Entries)
+	return []byte(b.Contract), h.Root, err
+}
+
+// Cancel ends a session with the verdict "cancelled", whoever runs it, and
+// returns what it came to. One that is done stays as it is.
+func (r *Runner) Cancel(ctx context.Context, id string) (Answer, error) {
+	r.mu.Lock()
+	x := r.running[id]
+	r.mu.Unlock()
+	if x != nil {
+		x.Cancel()
+		return x.Wait(ctx)
+	}
+	for tick := time.NewTicker(followEvery); ; {
+		a, err := r.Status(id)
+		if err != nil || a.Status == Done {
+			tick.Stop()
+			return a, err
+		}
+		if err := r.askToCancel(id); err != nil {
+			tick.Stop()
+			return Answer{}, err
+		}
+		if a.Status == Interrupted {
+			text, root, err := r.Text(id)
+			if err != nil {
+				return Answer{}, err
+			}
+			// With the wish on the disk, going on is coming to an end.
+			x, err := r.Run(Request{Session: id, Name: id, Text: text, Root: root})
+			if err != nil {
+				return Answer{}, err
+			}
+			tick.Stop()
+			return x.Wait(ctx)
+		}
+		select {
+		case <-ctx.Done():
+			tick.Stop()
+			return a, ctx.Err()
+		case <-tick.C:
+		}
+	}
+}
+
+func (r *Runner) askToCancel(id string) error {
+	f, err := os.OpenFile(filepath.Join(r.Ledger.Dir(id), cancelName), os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("ask for an end: %w", err)
+	}
+	return f.Close()
+}

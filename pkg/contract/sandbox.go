@@ -1,0 +1,80 @@
+package contract
+
+import (
+	"context"
+	"os"
+	"strings"
+	"time"
+)
+
+// Sandbox is what keeps a check from the rest of the machine.
+type Sandbox struct {
+	Landlock bool // the working directory is the only place to write, system and contract the only ones to read
+	Netns    bool // there is no network but a loopback interface of its own
+}
+
+// String is how a verdict states it: "landlock+netns", "landlock", "netns" or
+// "none".
+func (s Sandbox) String() string {
+	var parts []string
+	if s.Landlock {
+		parts = append(parts, "landlock")
+	}
+	if s.Netns {
+		parts = append(parts, "netns")
+	}
+	if len(parts) == 0 {
+		return "none"
+	}
+	return strings.Join(parts, "+")
+}
+
+// weaker is what both have in force.
+func weaker(a, b string) string {
+	var s Sandbox
+	s.Landlock = strings.Contains(a, "landlock") && strings.Contains(b, "landlock")
+	s.Netns = strings.Contains(a, "netns") && strings.Contains(b, "netns")
+	return s.String()
+}
+
+// Sandbox is what this machine has to offer, found by trying it once.
+func (e *Engine) Sandbox() Sandbox {
+	e.probe.Do(func() {
+		switch abi := landlockABI(); {
+		case e.try(Sandbox{abi >= minABI, true}):
+			e.sandbox = Sandbox{abi >= minABI, true}
+		case e.try(Sandbox{abi >= minABI, false}):
+			e.sandbox = Sandbox{abi >= minABI, false}
+		case e.try(Sandbox{false, true}):
+			e.sandbox = Sandbox{false, true}
+		}
+		if e.sandbox != (Sandbox{true, true}) {
+			e.Log.Warn("contracts run with less than the whole sandbox", "sandbox", e.sandbox.String())
+		}
+	})
+	return e.sandbox
+}
+
+// minABI is the first Landlock that covers all ways to change a file.
+const minABI = 3
+
+// try starts a Confine that has nothing to become.
+func (e *Engine) try(s Sandbox) bool {
+	if s == (Sandbox{}) {
+		return true
+	}
+	dir, err := os.Open(os.TempDir())
+	if err != nil {
+		return false
+	}
+	defer dir.Close()
+	c := confinement{Alone: s.Netns, Landlock: s.Landlock, Read: systemDirs(), Write: []string{"."}}
+	p, err := e.start(c, dir, nil, "probe")
+	if err != nil {
+		return false
+	}
+	ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)
+	defer stop()
+	o := e.attend(ctx, p, task{spec: &Spec{MaxOutput: 1 << 10}}, "\x00")
+	return o.End == ByItself && o.Exit != nil && *o.Exit == 0
+}
