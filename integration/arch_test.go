@@ -44,7 +44,7 @@ var everything = []string{
 var rooms = map[string]room{
 	"cmd/harness": {
 		does:  "turns argv into one call; one file per command",
-		knows: []string{"pkg/daemon", "pkg/control", "pkg/config", "reconcile", "pkg/bridge", "pkg/wire", "pkg/jsonrpc", "pkg/plain"},
+		knows: []string{"pkg/daemon", "pkg/control", "pkg/config", "reconcile", "pkg/bridge", "pkg/wire", "pkg/jsonrpc", "pkg/plain", "pkg/contract", "pkg/ledger", "pkg/delegate", "pkg/durable"},
 	},
 	"watch": {
 		does: "says that something it was told to look at may have changed, and nothing more",
@@ -119,6 +119,10 @@ var rooms = map[string]room{
 		does:  "runs work that must hold, judges what came of it and has the verdict signed",
 		knows: []string{"pkg/config", "pkg/proc", "pkg/ledger", "pkg/durable"},
 		core:  []string{"spec.go", "parse.go", "value.go", "judge.go", "replay.go", "answer.go"},
+	},
+	"pkg/delegate": {
+		does:  "the MCP server for agents outside the fleet: four tools over contracts and their ledger",
+		knows: []string{"pkg/contract", "pkg/ledger", "pkg/jsonrpc", "pkg/wire"},
 	},
 	"pkg/facade": {
 		does:  "the daemon's own MCP tools, thin over the operations control offers",

@@ -50,6 +50,7 @@ func newRoot(s streams, kill <-chan struct{}) *cobra.Command {
 		newUnitsCmd(g, "start", "Start harnesses and upstreams, and wait until they run"),
 		newUnitsCmd(g, "stop", "Stop harnesses and upstreams, and wait until they are stopped"),
 		newUnitsCmd(g, "restart", "Restart harnesses and upstreams, and wait until they run"),
+		newContractCmd(g, kill), newLedgerCmd(g), newServeMCPCmd(g),
 		newVersionCmd(),
 	)
 	root.SetHelpCommand(newHelpCmd(root))

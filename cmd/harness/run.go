@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"harness/pkg/contract"
 	"harness/pkg/control"
 	"harness/pkg/plain"
 	"harness/pkg/wire"
@@ -44,6 +45,12 @@ func programVersion() string {
 // usageError is a fault in how the program was called (exit 2).
 type usageError struct{ error }
 
+// exitError is how a command ends that has said everything: with a code of its
+// own.
+type exitError struct{ code int }
+
+func (exitError) Error() string { return "ended" }
+
 // silentError is a failure that has been reported already (exit 1).
 type silentError struct{}
 
@@ -59,6 +66,9 @@ func run(args []string) int {
 	if len(args) > 0 && args[0] == "mcp" {
 		return runBridge(args[1:], os.Getenv)
 	}
+	if len(args) > 0 && args[0] == contract.Confiner {
+		return contract.Confine(args[1:], os.Stderr)
+	}
 	if len(args) > 0 && args[0] == demoServer {
 		return runDemoServer(args[1:], os.Stdin, os.Stdout)
 	}
@@ -68,7 +78,7 @@ func run(args []string) int {
 	root := newRoot(io, kill)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
-	if err != nil && ctx.Err() != nil {
+	if _, said := errors.AsType[exitError](err); err != nil && ctx.Err() != nil && !said {
 		err = errors.New("interrupted")
 	}
 	if err != nil && wantsJSON(root, args) {
@@ -151,6 +161,9 @@ func report(w io.Writer, err error) int {
 		return exitDone
 	case errors.Is(err, silentError{}):
 		return exitFailed
+	}
+	if e, ok := errors.AsType[exitError](err); ok {
+		return e.code
 	}
 	if u, ok := errors.AsType[unwell](err); ok {
 		return u.code // all of it was printed

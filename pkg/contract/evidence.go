@@ -49,7 +49,7 @@ func keepEvidence(dir string, entry int, step stepResult, o Observed, began time
 
 // output is one stream as evidence: what was kept of it is bytes, not text.
 func output(data []byte) map[string]any {
-	return map[string]any{"bytes": len(data), "sha256": ledger.SHA256(data), "base64": data}
+	return map[string]any{"bytes": len(data), "sha256": ledger.SHA256(data), "base64": append([]byte{}, data...)}
 }
 
 func orNull(s string) any {

@@ -181,14 +181,20 @@ func (r *Runner) Stop() {
 // Wait returns when nothing runs any more.
 func (r *Runner) Wait() { r.all.Wait() }
 
-// Status tells what a session has come to. Steps that were under way when its
-// process died are recorded as interrupted.
-func (r *Runner) Status(id string) (Answer, error) {
+// Look tells what a session has come to, and changes nothing (CON-5).
+func (r *Runner) Look(id string) (Answer, error) {
+	busy := ledger.SessionProblem(id) == "" && r.Ledger.Busy(id) // first: it may end in between
 	entries, err := r.Ledger.Read(id)
 	if err != nil {
 		return Answer{}, err
 	}
-	a, err := answer(id, entries, r.Ledger.Busy(id))
+	return answer(id, entries, busy)
+}
+
+// Status tells what a session has come to. Steps that were under way when its
+// process died are recorded as interrupted.
+func (r *Runner) Status(id string) (Answer, error) {
+	a, err := r.Look(id)
 	if err != nil || a.Status != Interrupted {
 		return a, err
 	}

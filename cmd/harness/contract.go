@@ -1,0 +1,283 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"harness/pkg/contract"
+	"harness/pkg/control"
+	"harness/pkg/daemon"
+	"harness/pkg/ledger"
+)
+
+// Exit codes of `harness contract`, beside the general ones.
+const (
+	exitVerdictError = 4
+	exitTimeout      = 5
+	exitCancelled    = 6
+)
+
+// verdictCode is the exit code of what a session came to. One that goes on is
+// no failure, one that was interrupted came to nothing.
+func verdictCode(a contract.Answer) error {
+	code := exitVerdictError
+	switch {
+	case a.Status == contract.Running:
+		code = exitDone
+	case a.Verdict == nil:
+	case a.Verdict.Outcome == contract.Pass:
+		code = exitDone
+	case a.Verdict.Outcome == contract.Fail:
+		code = exitFailed
+	case a.Verdict.Outcome == contract.Timeout:
+		code = exitTimeout
+	case a.Verdict.Outcome == contract.Cancelled:
+		code = exitCancelled
+	}
+	if code == exitDone {
+		return nil
+	}
+	return exitError{code}
+}
+
+func newContractCmd(g *globals, kill <-chan struct{}) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "contract",
+		Short: "Run work that must hold, and get a signed verdict",
+		Long:  "A contract is a file that says what must hold; running it gives a verdict that can be\nchecked anywhere. Exit 0: pass, 1: fail, 4: error, 5: timeout, 6: cancelled.\n`harness help contracts` has the whole of it.",
+		Args:  cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usagef("there is no command %q; see `harness contract --help`", "contract "+args[0])
+			}
+			return cmd.Help()
+		},
+	}
+	cmd.AddCommand(newContractValidateCmd(), newContractRunCmd(g, kill), newContractStatusCmd(g), newContractCancelCmd(g))
+	return cmd
+}
+
+func newContractValidateCmd() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "validate FILE",
+		Short: "Check a contract, all faults at once",
+		Args:  exactly(1, "one file"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			v := validation{OK: true}
+			text, err := daemon.ReadRegular(args[0])
+			if err != nil {
+				v = validation{Errors: []control.Fault{{File: args[0], Message: "not readable: " + err.Error()}}}
+			} else if _, faults := contract.Parse(args[0], text); len(faults) > 0 {
+				v = validation{Errors: toFaults(faults)}
+			}
+			return reportValidation(cmd, args[0], v, asJSON)
+		},
+	}
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+func newContractRunCmd(g *globals, kill <-chan struct{}) *cobra.Command {
+	var asJSON bool
+	var session string
+	cmd := &cobra.Command{
+		Use:   "run FILE | SESSION",
+		Short: "Run a contract, or go on with a session that was interrupted",
+		Long:  "run runs a contract's work and checks, each confined to the contract's directory, and\nprints the verdict. With the name of a session it joins one that runs, or goes on with\none that was interrupted: what is recorded is not run again. An interrupt from the\nkeyboard cancels it.\n\nExit 0: pass, 1: fail, 4: error, 5: timeout, 6: cancelled.",
+		Args:  exactly(1, "one file or session"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			r, closeRunner, err := g.runner(cmd.Context(), g.principal("", ""), cmd)
+			if err != nil {
+				return err
+			}
+			defer closeRunner()
+			req, err := requestOf(r, args[0], session)
+			if err != nil {
+				return err
+			}
+			x, err := r.Run(req)
+			if invalid, ok := errors.AsType[*contract.Invalid](err); ok {
+				return reportValidation(cmd, args[0], validation{Errors: toFaults(invalid.Faults)}, asJSON)
+			}
+			if err != nil {
+				return err
+			}
+			shown := watchContract(cmd, x, asJSON)
+			a, err := waitFor(cmd.Context(), kill, r, x)
+			shown()
+			if err != nil {
+				return err
+			}
+			return reportAnswer(cmd, a, asJSON)
+		},
+	}
+	jsonFlag(cmd, &asJSON)
+	cmd.Flags().StringVar(&session, "session", "", "the session's name (default: a new one)")
+	return cmd
+}
+
+// waitFor waits for a session. The first signal cancels it, the second
+// interrupts it.
+func waitFor(ctx context.Context, kill <-chan struct{}, r *contract.Runner, x *contract.Execution) (contract.Answer, error) {
+	select {
+	case <-x.Done():
+	case <-ctx.Done():
+		x.Cancel()
+		select {
+		case <-x.Done():
+		case <-kill:
+			r.Stop()
+		}
+	}
+	return x.Wait(context.Background())
+}
+
+// requestOf finds the contract that is meant: a file, or a session's own.
+func requestOf(r *contract.Runner, arg, session string) (contract.Request, error) {
+	text, err := daemon.ReadRegular(arg)
+	if err == nil {
+		dir, err := filepath.Abs(filepath.Dir(arg))
+		if err == nil {
+			dir, err = filepath.EvalSymlinks(dir)
+		}
+		if err != nil {
+			return contract.Request{}, fmt.Errorf("find the directory of %q: %w", arg, err)
+		}
+		return contract.Request{Session: session, Name: arg, Text: text, Root: dir}, nil
+	}
+	if !errors.Is(err, os.ErrNotExist) || ledger.SessionProblem(arg) != "" {
+		return contract.Request{}, fmt.Errorf("read the contract %q: %w", arg, err)
+	}
+	if session != "" {
+		return contract.Request{}, usagef("--session names the session of a file, and %q is none", arg)
+	}
+	text, root, err := r.Text(arg)
+	if err != nil {
+		return contract.Request{}, unknownSession(arg, err)
+	}
+	return contract.Request{Session: arg, Name: arg, Text: text, Root: root}, nil
+}
+
+// unknownSession says what an argument is not.
+func unknownSession(arg string, err error) error {
+	if errors.Is(err, ledger.ErrUnknown) {
+		return fmt.Errorf("there is neither a file nor a session %q; `harness ledger list` names the sessions", arg)
+	}
+	return err
+}
+
+func newContractStatusCmd(g *globals) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "status SESSION",
+		Short: "Tell what a session has come to",
+		Long:  "status tells whether a session is running, done or interrupted, and its verdict.\n\nExit 0: pass, or it runs, 1: fail, 4: error or interrupted, 5: timeout, 6: cancelled.",
+		Args:  exactly(1, "one session"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			r := &contract.Runner{Ledger: g.ledger(), Principal: g.principal("", "")}
+			a, err := r.Status(args[0])
+			if err != nil {
+				return unknownSession(args[0], err)
+			}
+			return reportAnswer(cmd, a, asJSON)
+		},
+	}
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+func newContractCancelCmd(g *globals) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "cancel SESSION",
+		Short: "End a session, whoever runs it, with the verdict cancelled",
+		Long:  "cancel ends what a session runs and has that recorded. One that is done stays as it is.\n\nIts exit code is that of the verdict: 6 where it was cancelled.",
+		Args:  exactly(1, "one session"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			r, closeRunner, err := g.runner(cmd.Context(), g.principal("", ""), cmd)
+			if err != nil {
+				return err
+			}
+			defer closeRunner()
+			a, err := r.Cancel(cmd.Context(), args[0])
+			if err != nil {
+				return unknownSession(args[0], err)
+			}
+			return reportAnswer(cmd, a, asJSON)
+		},
+	}
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+// reportAnswer prints what a session has come to and returns its exit code.
+func reportAnswer(cmd *cobra.Command, a contract.Answer, asJSON bool) error {
+	if asJSON {
+		if err := printJSON(cmd.OutOrStdout(), a); err != nil {
+			return err
+		}
+		return verdictCode(a)
+	}
+	if err := printAnswer(cmd.OutOrStdout(), a); err != nil {
+		return err
+	}
+	return verdictCode(a)
+}
+
+// ledger is that of the state directory.
+func (g *globals) ledger() *ledger.Store {
+	return ledger.Open(filepath.Join(g.paths().State, "ledger"))
+}
+
+// principal is on whose behalf this process runs contracts: what it was told,
+// else the user that it runs as.
+func (g *globals) principal(tenant, name string) ledger.Principal {
+	p := ledger.Principal{Tenant: tenant, User: name}
+	if p.Tenant == "" {
+		p.Tenant = "local"
+	}
+	if p.User == "" {
+		p.User = strconv.Itoa(os.Getuid())
+		if u, err := user.Current(); err == nil {
+			p.User = u.Username
+		}
+	}
+	return p
+}
+
+// runner makes what runs contracts in this process. closeRunner ends all that
+// is left of them.
+func (g *globals) runner(ctx context.Context, p ledger.Principal, cmd *cobra.Command) (r *contract.Runner, closeRunner func(), err error) {
+	exe, err := os.Executable()
+	if err != nil {
+		return nil, nil, fmt.Errorf("find this program: %w", err)
+	}
+	state := g.paths().State
+	if err := os.MkdirAll(state, 0o700); err != nil {
+		return nil, nil, fmt.Errorf("make the state directory: %w", err)
+	}
+	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+	hosts := filepath.Join(state, "contracts")
+	host, closeHost, err := contract.OpenHost(ctx, hosts, log)
+	if err != nil {
+		return nil, nil, err
+	}
+	r = &contract.Runner{
+		Engine: &contract.Engine{Host: host, Exe: exe, Lookup: os.LookupEnv, Log: log},
+		Ledger: g.ledger(), Principal: p,
+		Reap: func(ctx context.Context) { contract.ReapHosts(ctx, hosts, log) },
+	}
+	return r, func() {
+		r.Stop()
+		closeHost()
+	}, nil
+}

@@ -1,0 +1,304 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"harness/pkg/contract"
+	"harness/pkg/daemon"
+	"harness/pkg/durable"
+	"harness/pkg/ledger"
+	"harness/pkg/wire"
+)
+
+func newLedgerCmd(g *globals) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "ledger",
+		Short: "Read, export and verify the signed evidence of contracts",
+		Args:  cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usagef("there is no command %q; see `harness ledger --help`", "ledger "+args[0])
+			}
+			return cmd.Help()
+		},
+	}
+	cmd.AddCommand(newLedgerVerdictCmd(g), newLedgerExportCmd(g), newLedgerListCmd(g), newLedgerVerifyCmd(g), newLedgerKeysCmd(g), newLedgerRotateCmd(g))
+	return cmd
+}
+
+func newLedgerVerdictCmd(g *globals) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "verdict SESSION",
+		Short: "Print the signed verdict of a session, after a check of its whole chain",
+		Args:  exactly(1, "one session"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a, err := (&contract.Runner{Ledger: g.ledger()}).Look(args[0])
+			if err != nil {
+				return unknownSession(args[0], err)
+			}
+			if asJSON {
+				return printJSON(cmd.OutOrStdout(), a)
+			}
+			return printAnswer(cmd.OutOrStdout(), a)
+		},
+	}
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+func newLedgerExportCmd(g *globals) *cobra.Command {
+	var asJSON bool
+	var output string
+	cmd := &cobra.Command{
+		Use:   "export SESSION",
+		Short: "Print the evidence of a session as one JSON file that can be verified anywhere",
+		Args:  exactly(1, "one session"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			b, err := g.ledger().Export(args[0])
+			if err != nil {
+				return unknownSession(args[0], err)
+			}
+			data, err := b.Encode()
+			if err != nil {
+				return err
+			}
+			if output != "" {
+				return durable.Write(output, data)
+			}
+			_, err = cmd.OutOrStdout().Write(data)
+			return err
+		},
+	}
+	jsonFlag(cmd, &asJSON) // it is JSON in any case
+	cmd.Flags().StringVarP(&output, "output", "o", "", "write it to this file")
+	return cmd
+}
+
+// ledgerLine is one session of `harness ledger list --json`.
+type ledgerLine struct {
+	Session        string    `json:"session"`
+	Status         string    `json:"status"`
+	Outcome        *string   `json:"outcome"`
+	ContractSHA256 *string   `json:"contract_sha256"`
+	HeadHash       *string   `json:"head_hash"`
+	Entries        int       `json:"entries"`
+	Error          *string   `json:"error"`
+	UpdatedAt      time.Time `json:"updated_at"`
+}
+
+func newLedgerListCmd(g *globals) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List sessions, the one written last first",
+		Args:  exactly(0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			store := g.ledger()
+			all, err := store.List()
+			if err != nil {
+				return err
+			}
+			lines := make([]ledgerLine, 0, len(all))
+			for _, s := range all {
+				lines = append(lines, describeSession(store, s))
+			}
+			if asJSON {
+				return printJSON(cmd.OutOrStdout(), map[string]any{"sessions": lines})
+			}
+			if len(lines) == 0 {
+				fmt.Fprintln(cmd.OutOrStdout(), "no sessions; `harness help contracts` says how to make one")
+			}
+			var rows [][]string
+			for _, l := range lines {
+				what := or(l.Outcome, l.Status)
+				if l.Error != nil {
+					what = *l.Error
+				}
+				rows = append(rows, []string{l.Session, what, short(or(l.ContractSHA256, "-")), l.UpdatedAt.Format(time.DateTime)})
+			}
+			return table(cmd.OutOrStdout(), []string{"SESSION", "OUTCOME", "CONTRACT", "WRITTEN"}, rows)
+		},
+	}
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+func describeSession(store *ledger.Store, s ledger.Session) ledgerLine {
+	l := ledgerLine{Session: s.ID, Status: "invalid", UpdatedAt: s.At}
+	a, err := (&contract.Runner{Ledger: store}).Look(s.ID)
+	if err != nil {
+		text := err.Error()
+		l.Error = &text
+		return l
+	}
+	l.Status, l.HeadHash = a.Status, &a.HeadHash
+	if a.Verdict != nil {
+		l.Outcome = &a.Verdict.Outcome
+	}
+	if entries, err := store.Read(s.ID); err == nil {
+		l.Entries = len(entries)
+		if h, err := entries[0].Head(); err == nil {
+			l.ContractSHA256 = &h.ContractSHA256
+		}
+	}
+	return l
+}
+
+// verification is the answer of `harness ledger verify --json`.
+type verification struct {
+	OK    bool         `json:"ok"`
+	Error *verifyError `json:"error"`
+}
+
+type verifyError struct {
+	Code    string `json:"code"`
+	Entry   *int   `json:"entry"`
+	Message string `json:"message"`
+}
+
+func newLedgerVerifyCmd(g *globals) *cobra.Command {
+	var asJSON bool
+	var keys []string
+	cmd := &cobra.Command{
+		Use:   "verify FILE",
+		Short: "Check an exported bundle, offline",
+		Long:  "verify checks every digest and signature of an exported bundle. --key pins whose\nsignatures are accepted, by public key or fingerprint (`harness ledger keys` prints them).\nWithout it, those of this machine's own ledger are, and where there is none, the bundle\nis checked against the keys that it carries.",
+		Args:  exactly(1, "one file"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			pin, err := g.pin(keys)
+			if err != nil {
+				return err
+			}
+			data, err := daemon.ReadRegular(args[0])
+			if err != nil {
+				return fmt.Errorf("read the bundle %q: %w", args[0], err)
+			}
+			b, err := ledger.Verify(data, pin)
+			fault, failed := errors.AsType[*ledger.Fault](err)
+			if err != nil && !failed {
+				return err
+			}
+			if asJSON {
+				return printVerification(cmd, fault)
+			}
+			if failed {
+				return fmt.Errorf("%s does not hold: %w", args[0], fault)
+			}
+			printVerified(cmd, b, pin)
+			return nil
+		},
+	}
+	jsonFlag(cmd, &asJSON)
+	cmd.Flags().StringArrayVar(&keys, "key", nil, "a public key or a fingerprint, or a file that holds one; may be given again")
+	cmd.Flags().StringArrayVar(&keys, "fingerprint", nil, "the same as --key")
+	return cmd
+}
+
+// pin is what was given, or the ring of this machine.
+func (g *globals) pin(keys []string) (ledger.Pin, error) {
+	if len(keys) > 0 {
+		for i, key := range keys {
+			if text, err := os.ReadFile(key); err == nil {
+				keys[i] = strings.TrimSpace(string(text))
+			}
+		}
+		pin, err := ledger.NewPin(keys...)
+		if err != nil {
+			return nil, usagef("--key: %w", err)
+		}
+		return pin, nil
+	}
+	ring, err := g.ledger().Ring()
+	if err != nil {
+		return nil, err
+	}
+	var pin ledger.Pin
+	for _, k := range ring {
+		pin = append(pin, k.Fingerprint)
+	}
+	return pin, nil
+}
+
+func printVerification(cmd *cobra.Command, fault *ledger.Fault) error {
+	v := verification{OK: fault == nil}
+	if fault != nil {
+		v.Error = &verifyError{Code: string(wire.InvalidEvidence), Message: fault.Message}
+		if fault.Entry > 0 {
+			v.Error.Entry = &fault.Entry
+		}
+	}
+	if err := printJSON(cmd.OutOrStdout(), v); err != nil {
+		return err
+	}
+	if fault != nil {
+		return silentError{}
+	}
+	return nil
+}
+
+func printVerified(cmd *cobra.Command, b *ledger.Bundle, pin ledger.Pin) {
+	out := cmd.OutOrStdout()
+	outcome := "not done yet"
+	if b.Verdict != nil {
+		outcome = b.Verdict.Outcome
+	}
+	fmt.Fprintf(out, "session %s: %d entries hold; verdict: %s\n", b.Session, len(b.Entries), outcome)
+	if pin == nil {
+		last := b.PublicKeys[len(b.PublicKeys)-1]
+		fmt.Fprintf(out, "signed by %s, which nobody vouched for; pin it with --key once you know whose it is\n", last.Fingerprint)
+	}
+}
+
+func newLedgerKeysCmd(g *globals) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "keys",
+		Short: "Print the public keys of this machine's ledger, the one in use last",
+		Args:  exactly(0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ring, err := g.ledger().Ring()
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				if ring == nil {
+					ring = ledger.Ring{}
+				}
+				return printJSON(cmd.OutOrStdout(), map[string]any{"public_keys": ring})
+			}
+			if len(ring) == 0 {
+				fmt.Fprintln(cmd.OutOrStdout(), "no keys; the first contract that is run makes one")
+			}
+			var rows [][]string
+			for _, k := range ring {
+				rows = append(rows, []string{k.Fingerprint, k.PublicKey, k.Since})
+			}
+			return table(cmd.OutOrStdout(), []string{"FINGERPRINT", "PUBLIC KEY", "SINCE"}, rows)
+		},
+	}
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+func newLedgerRotateCmd(g *globals) *cobra.Command {
+	return &cobra.Command{
+		Use:   "rotate",
+		Short: "Replace the signing key; the old one vouches for the new, and its signatures stay valid",
+		Args:  exactly(0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			k, err := g.ledger().Rotate()
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "signing with %s from now on\n", k.Fingerprint)
+			return nil
+		},
+	}
+}
