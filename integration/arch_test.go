@@ -195,6 +195,8 @@ var libraries = map[string]library{
 	"go.uber.org/goleak":               {nil, "goroutine leaks in tests"},
 	"pgregory.net/rapid":               {nil, "properties in tests"},
 
+	"github.com/modelcontextprotocol/go-sdk": {nil, "an independent client, in tests"},
+
 	"github.com/landlock-lsm/go-landlock": {[]string{"pkg/contract"}, "what a contract's step may touch"},
 }
 

@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/landlock-lsm/go-landlock/landlock"
+	llsyscall "github.com/landlock-lsm/go-landlock/landlock/syscall"
 	"golang.org/x/sys/unix"
 )
 
@@ -72,12 +73,25 @@ func (c *confinement) restrict() error {
 		landlock.RWFiles("/dev/null", "/dev/zero", "/dev/full").IgnoreIfMissing(),
 		landlock.ROFiles("/dev/random", "/dev/urandom").IgnoreIfMissing())
 	// Access to files is demanded as of ABI 3, which knows truncation; what later
-	// ones add is taken where it is there.
-	if err := landlock.V3.RestrictPaths(rules...); err != nil {
+	// ones add, signals to others above all, is taken where it is there.
+	config := landlock.V3
+	if landlockABI() >= scopedABI {
+		config = landlock.Config{HandledAccessFS: fileAccess, Scoped: unix.LANDLOCK_SCOPE_SIGNAL | unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET}
+	}
+	// The library restricts all threads, one by one; exec keeps this one alone.
+	fd, flags, err := config.NewRulesetFD(rules...)
+	if err != nil {
 		return err
 	}
-	return landlock.V6.BestEffort().RestrictScoped()
+	defer unix.Close(fd)
+	return llsyscall.LandlockRestrictSelf(fd, flags)
 }
+
+// scopedABI is the first Landlock that keeps signals within.
+const scopedABI = 6
+
+// fileAccess is every access to files that Landlock 3 knows.
+const fileAccess = unix.LANDLOCK_ACCESS_FS_TRUNCATE<<1 - 1
 
 func (c *confinement) limit() error {
 	for resource, value := range map[int]uint64{

@@ -174,7 +174,11 @@ func (x *Execution) steer(ctx context.Context) error {
 	}()
 	timed, expire := context.WithTimeout(ctx, x.spec.Timeout)
 	defer expire()
-	sandbox := x.runner.Engine.Sandbox().String()
+	found := x.runner.Engine.Sandbox()
+	sandbox := found.String()
+	if found != (Sandbox{true, true}) {
+		x.runner.Engine.Log.Warn("a contract runs with less than the whole sandbox", "session", x.id, "sandbox", sandbox)
+	}
 	if x.history.sandbox != "" {
 		sandbox = weaker(sandbox, x.history.sandbox)
 	}

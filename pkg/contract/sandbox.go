@@ -48,9 +48,6 @@ func (e *Engine) Sandbox() Sandbox {
 		case e.try(Sandbox{false, true}):
 			e.sandbox = Sandbox{false, true}
 		}
-		if e.sandbox != (Sandbox{true, true}) {
-			e.Log.Warn("contracts run with less than the whole sandbox", "sandbox", e.sandbox.String())
-		}
 	})
 	return e.sandbox
 }
