@@ -118,6 +118,8 @@ func checkChain(session string, entries []Entry, ring Ring) error {
 	if len(entries) == 0 {
 		return faultf(0, "the chain has no entry")
 	}
+	heads, faults := make([]Head, len(entries)), make([]error, len(entries))
+	parallel(len(entries), func(i int) { heads[i], faults[i] = checkEntry(entries[i], session, keys) })
 	prev, contract := origin, ""
 	for i, e := range entries {
 		n := i + 1
@@ -131,13 +133,12 @@ func checkChain(session string, entries []Entry, ring Ring) error {
 		case i > 0 && entries[i-1].Type == Decided:
 			return faultf(n, "it stands behind the verdict")
 		}
-		h, err := checkEntry(e, session, keys)
-		if err != nil {
-			return err
+		if faults[i] != nil {
+			return faults[i]
 		}
 		if n == 1 {
-			contract = h.ContractSHA256
-		} else if h.ContractSHA256 != contract {
+			contract = heads[i].ContractSHA256
+		} else if heads[i].ContractSHA256 != contract {
 			return faultf(n, "it is about another contract")
 		}
 		prev = e.SHA256

@@ -441,21 +441,3 @@ func TestStore_ReadsNothingThatWasTamperedWith(t *testing.T) {
 		}
 	}
 }
-
-func BenchmarkVerify10000(b *testing.B) {
-	s := newStore(b)
-	l := begin(b, s, "a", 0)
-	for range 100 {
-		if _, err := l.Append("step", map[string]any{"name": "x"}); err != nil {
-			b.Fatal(err)
-		}
-	}
-	data := export(b, s, "a")
-	for b.Loop() {
-		for range 100 {
-			if _, err := ledger.Verify(data, nil); err != nil {
-				b.Fatal(err)
-			}
-		}
-	}
-}
