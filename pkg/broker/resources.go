@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"harness/pkg/jsonrpc"
 	"harness/pkg/wire"
@@ -179,10 +180,10 @@ func matches(template, uri string) bool {
 	at, next := make([]bool, len(want)+1), make([]bool, len(want)+1)
 	at[0] = true
 	pass(want, at)
-	for i := range len(uri) {
+	for _, c := range uri {
 		clear(next)
 		for j, w := range want {
-			if at[j] && w.takes(uri[i]) {
+			if at[j] && w.takes(c) {
 				next[j+w.step()] = true
 			}
 		}
@@ -195,16 +196,16 @@ func matches(template, uri string) bool {
 	return at[len(want)]
 }
 
-// wanted is what comes next in a URI: a byte, or one of those below.
-type wanted int
+// wanted is what comes next in a URI: a character, or one of those below.
+type wanted rune
 
 const (
-	oneOf    wanted = 256 + iota // a byte of a segment
-	segment                      // any number of those
-	anything                     // any number of bytes
+	oneOf    wanted = utf8.MaxRune + 1 + iota // a character of a segment
+	segment                                   // any number of those
+	anything                                  // any number of characters
 )
 
-func (w wanted) takes(c byte) bool {
+func (w wanted) takes(c rune) bool {
 	switch w {
 	case oneOf, segment:
 		return c != '/'
@@ -214,7 +215,7 @@ func (w wanted) takes(c byte) bool {
 	return w == wanted(c)
 }
 
-// step is how far a byte that was taken leads.
+// step is how far a character that was taken leads.
 func (w wanted) step() int {
 	if w == segment || w == anything {
 		return 0
@@ -232,8 +233,8 @@ func pass(want []wanted, at []bool) {
 // compile takes a template apart; false where an expression does not end.
 func compile(template string) (want []wanted, ok bool) {
 	for rest := template; rest != ""; {
-		if rest[0] != '{' {
-			want, rest = append(want, wanted(rest[0])), rest[1:]
+		if c, n := utf8.DecodeRuneInString(rest); c != '{' {
+			want, rest = append(want, wanted(c)), rest[n:]
 			continue
 		}
 		shut := strings.IndexByte(rest, '}')
