@@ -38,7 +38,7 @@ type room struct {
 // everything is the import list of the one room that may know all others.
 var everything = []string{
 	"watch", "reconcile", "pkg/config", "pkg/prompt", "pkg/restart", "pkg/proc", "pkg/jsonrpc",
-	"pkg/wire", "pkg/plain", "pkg/durable", "pkg/upstream", "pkg/broker", "pkg/bridge", "pkg/control", "pkg/identity", "pkg/agent", "pkg/run", "pkg/adapter", "pkg/facade",
+	"pkg/wire", "pkg/plain", "pkg/durable", "pkg/handover", "pkg/upstream", "pkg/broker", "pkg/bridge", "pkg/control", "pkg/identity", "pkg/agent", "pkg/run", "pkg/adapter", "pkg/facade",
 }
 
 var rooms = map[string]room{
@@ -82,6 +82,11 @@ var rooms = map[string]room{
 		does: "what bridge, broker and control must say alike: revisions, error codes and shapes, limits",
 		core: []string{"*.go"},
 	},
+	"pkg/handover": {
+		does:  "lets the daemon read and write an agent's own descriptors, so that a kill at any point loses nothing",
+		core:  []string{"*.go"},
+		shell: []string{"memory.go", "ends.go", "intake.go", "outlet.go", "session.go"},
+	},
 	"pkg/plain": {
 		does: "escapes text of files and children before eyes see it",
 		core: []string{"*.go"},
@@ -95,7 +100,7 @@ var rooms = map[string]room{
 	},
 	"pkg/broker": {
 		does:  "serves one merged catalog to many sessions",
-		knows: []string{"pkg/jsonrpc", "pkg/wire"},
+		knows: []string{"pkg/handover", "pkg/jsonrpc", "pkg/wire"},
 		core:  []string{"scope*.go", "catalog*.go", "names*.go"},
 	},
 	"pkg/identity": {
@@ -139,7 +144,7 @@ var rooms = map[string]room{
 	},
 	"pkg/bridge": {
 		does:  "harness mcp: stdio on one side, the daemon's socket on the other; survives the daemon",
-		knows: []string{"pkg/jsonrpc", "pkg/wire", "pkg/control"},
+		knows: []string{"pkg/handover", "pkg/jsonrpc", "pkg/wire", "pkg/control"},
 	},
 	"pkg/daemon": {
 		does:  "builds every room, adapts their types to each other, stops them in order",
@@ -187,7 +192,7 @@ var libraries = map[string]library{
 	"github.com/gowebpki/jcs":          {[]string{"pkg/ledger"}, "RFC 8785: what is signed, in one form"},
 	"github.com/google/renameio":       {[]string{"pkg/durable"}, "state files replaced atomically"},
 	"golang.org/x/term":                {[]string{"cmd/harness"}, "the user's own terminal, while attached"},
-	"golang.org/x/sys":                 {[]string{"watch", "pkg/proc", "pkg/contract", "pkg/upstream", "pkg/jsonrpc", "pkg/broker", "pkg/control", "pkg/bridge", "pkg/daemon", "cmd/harness", "integration/bench"}, "the kernel, beyond package syscall"},
+	"golang.org/x/sys":                 {[]string{"watch", "pkg/proc", "pkg/contract", "pkg/upstream", "pkg/jsonrpc", "pkg/broker", "pkg/control", "pkg/bridge", "pkg/handover", "pkg/daemon", "cmd/harness", "integration/bench"}, "the kernel, beyond package syscall"},
 	"github.com/charmbracelet/x":       {[]string{"pkg/agent"}, "what is on an agent's screen"},
 	"github.com/creack/pty":            {[]string{"pkg/proc"}, "pseudo-terminals"},
 	"github.com/rogpeppe/go-internal":  {nil, "scripts in tests"},

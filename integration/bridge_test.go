@@ -154,7 +154,10 @@ func TestBridge_WithoutADaemonAnswersAndKeepsLooking(t *testing.T) {
 func TestBridge_DeliversTheAnswersToWhatItRead(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
-	d := h.run(h.upstream("ok"))
+	// stop_grace bounds how long they are waited for, and is no part of this.
+	h.configure("[server]\nsettle = \"20ms\"\n", h.upstream("ok"))
+	d := h.start()
+	d.mustReload()
 	a := d.connected()
 	c := a.beginCall("ok__sleep", map[string]any{"ms": 400})
 	big := a.beginCall("ok__blob", map[string]any{"bytes": 3 << 20})

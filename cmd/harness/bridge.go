@@ -68,6 +68,7 @@ func runBridge(args []string, getenv func(string) string) int {
 		StopGrace:  bridgeGrace,
 		Large:      sizes(uintptr(unix.Stdout)),
 		Asked:      asked(),
+		Handover:   getenv("HARNESS_MCP_COPY") == "",
 	})
 	return report(os.Stderr, err)
 }

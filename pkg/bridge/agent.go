@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"time"
 
 	"harness/pkg/jsonrpc"
@@ -20,6 +21,11 @@ func (b *bridge) readAgent() error {
 		switch tooLong, ok := errors.AsType[*jsonrpc.TooLong](err); {
 		case ok:
 			refuseLong(tooLong, &out)
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			if !b.stand() {
+				return nil
+			}
+			continue
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
@@ -197,6 +203,8 @@ func (b *bridge) expire(ctx context.Context) {
 
 // giveUp answers what is overdue and returns when to look again.
 func (b *bridge) giveUp() (next time.Time) {
+	b.giving.Lock()
+	defer b.giving.Unlock()
 	var answers [][]byte
 	say := ""
 	b.change(func(s *session) {

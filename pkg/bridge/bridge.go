@@ -31,6 +31,9 @@ type Options struct {
 	// Asked, if not nil, is closed when the bridge is asked to end: what was
 	// answered by then still reaches the agent.
 	Asked <-chan struct{}
+	// Handover has the daemon read In and write Out by itself where that can be:
+	// both are files, and pipes or sockets.
+	Handover bool
 	// Large, if not nil, is told true before a large answer passes, and false
 	// once things are quiet after that, and after the start: it is time then to
 	// give back memory. There is one call of it at a time.
@@ -61,6 +64,8 @@ type bridge struct {
 	large  bool // what Options.Large was told last
 
 	sending sync.Mutex
+	giving  sync.Mutex // held from when something is given up until it is answered
+	gate    *gate      // nil where the agent's ends cannot be handed over
 
 	mu      sync.Mutex
 	session session
@@ -85,18 +90,30 @@ func newBridge(opt Options) *bridge {
 	if opt.Large == nil {
 		opt.Large = func(bool) {}
 	}
-	return &bridge{
+	b := &bridge{
 		opt:     opt,
 		ownIDs:  "harness-bridge-" + hex.EncodeToString(nonce[:]) + "-",
-		edge:    newStdio(opt.In, opt.Out, opt.MaxMessage),
 		held:    make(chan struct{}, 1),
 		session: newSession(opt.Version),
 	}
+	if opt.Handover {
+		b.gate = newGate(opt.In, opt.Out)
+	}
+	if b.gate != nil {
+		b.edge = newStdio(b.gate.ends.In, b.gate.ends.Out, opt.MaxMessage)
+	} else {
+		b.edge = newStdio(opt.In, opt.Out, opt.MaxMessage)
+	}
+	return b
 }
 
 func (b *bridge) run(ctx context.Context) error {
 	ctx, b.leave = context.WithCancelCause(ctx)
 	defer b.leave(nil)
+	if b.gate != nil {
+		b.gate.over = ctx.Done()
+		defer b.gate.close()
+	}
 	b.calm = time.AfterFunc(quiet, func() { b.tellLarge(false) })
 	defer b.calm.Stop()
 	ended := make(chan error, 1)

@@ -8,7 +8,8 @@
 //
 // The rules are in session.go and handshake.go, which know neither time nor
 // descriptors. agent.go and link.go are the two directions, each with one
-// goroutine; edge.go is the agent's side of them.
+// goroutine; edge.go is the agent's side of them, and gate.go stops the one that
+// reads it.
 //
 // # Decisions
 //
@@ -21,9 +22,13 @@
 // A large line is written from where it was read. Only small ones are gathered,
 // so that what came in together goes out with one write.
 //
-// The agent's side is an interface. Behind it are two pipes that are copied;
-// handing their descriptors to the daemon later changes what is behind it and
-// nothing else.
+// Copying is how each link begins and how each one ends. In between, where the
+// agent's side is pipes or sockets, the whole session is handed over (handed.go):
+// the daemon reads and writes the agent's own descriptors, and the bridge waits
+// for the end of the connection. The handshake is repeated before, and what was
+// in flight is answered after that, so the rules of a session are these alone. It
+// is handed over while nothing is in flight: what is held becomes what the daemon
+// reads first.
 //
 // There is one bridge for each agent, so its size counts: two goroutines copy,
 // one waits for what nobody came for, and no timer runs while nothing does.

@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"bytes"
 	"io"
 	"sync"
 
@@ -9,8 +10,8 @@ import (
 
 // edge is the agent's side of a session: the lines it sends and the lines it
 // reads. Input belongs to one goroutine; output methods may be called by many.
-// Behind it are the agent's two pipes, copied; what the daemon was handed later
-// has the same words.
+// Behind it are the agent's two pipes or sockets, which may be handed over and
+// come back.
 type edge interface {
 	// Next returns the next line without its newline, valid until the call
 	// after. A line over the limit is *jsonrpc.TooLong, and reading goes on.
@@ -24,6 +25,15 @@ type edge interface {
 	Append(line []byte)
 	// Flush sends what was appended. The error is final: nobody reads.
 	Flush() error
+	// Rest returns what was read and not returned, once Next has failed; Begin
+	// makes Next go on, with it first.
+	Rest() []byte
+	Begin(rest []byte)
+	// Hold keeps everybody from writing until it is let go, and reports false
+	// where somebody is at it.
+	Hold() bool
+	// LetGo writes what comes first now, and ends Hold.
+	LetGo(first io.Reader) error
 }
 
 const (
@@ -36,7 +46,9 @@ const (
 
 // stdio is the edge that copies.
 type stdio struct {
-	in *jsonrpc.Reader
+	src   io.Reader
+	limit int64
+	in    *jsonrpc.Reader
 
 	mu  sync.Mutex
 	out io.Writer
@@ -47,7 +59,9 @@ type stdio struct {
 var _ edge = (*stdio)(nil)
 
 func newStdio(in io.Reader, out io.Writer, limit int64) *stdio {
-	return &stdio{in: jsonrpc.NewReader(in, bufferSize, limit), out: out}
+	e := &stdio{src: in, limit: limit, out: out}
+	e.in = jsonrpc.NewReader(in, bufferSize, limit)
+	return e
 }
 
 // Next implements edge.
@@ -58,6 +72,34 @@ func (e *stdio) More() bool { return e.in.More() }
 
 // Consume implements edge; a pipe has nothing to acknowledge.
 func (e *stdio) Consume() {}
+
+// Rest implements edge. The buffer that it was in is not kept.
+func (e *stdio) Rest() []byte {
+	rest := bytes.Clone(e.in.Rest())
+	e.in = nil
+	return rest
+}
+
+// Begin implements edge.
+func (e *stdio) Begin(rest []byte) {
+	src := e.src
+	if len(rest) > 0 {
+		src = io.MultiReader(bytes.NewReader(rest), src)
+	}
+	e.in = jsonrpc.NewReader(src, bufferSize, e.limit)
+}
+
+// Hold implements edge.
+func (e *stdio) Hold() bool { return e.mu.TryLock() }
+
+// LetGo implements edge.
+func (e *stdio) LetGo(first io.Reader) error {
+	defer e.mu.Unlock()
+	if e.err == nil {
+		_, e.err = io.Copy(e.out, first)
+	}
+	return e.err
+}
 
 // Append implements edge. Of a large line only the end is copied, so that the
 // newline needs no write of its own.

@@ -2,7 +2,6 @@ package bridge
 
 import (
 	"bytes"
-	"hash/maphash"
 	"slices"
 	"strconv"
 
@@ -25,6 +24,18 @@ type handshake struct {
 type subscription struct {
 	uri  string // decoded
 	line []byte // the agent's resources/subscribe
+}
+
+// settle notes what an answered request has made of the session.
+func (h *handshake) settle(v verb, line []byte) {
+	switch v {
+	case greet:
+		h.greeting = line
+	case level:
+		h.level = line
+	case subscribe, unsubscribe:
+		h.subscribe(line, v == subscribe)
+	}
 }
 
 // subscribe notes an answered resources/subscribe, or what ended one.
@@ -86,16 +97,10 @@ func asked(greeting []byte) string {
 	return version
 }
 
-// shown is what lists the agent was given last.
-type shown struct {
-	seed maphash.Seed
-	sums [wire.Kinds]uint64
-	has  [wire.Kinds]bool
-}
+// shown is what list of each kind the agent was given last, 0 for none.
+type shown [wire.Kinds]uint64
 
-func (s *shown) set(k wire.Kind, result []byte) { s.sums[k], s.has[k] = s.sum(result), true }
-
-func (s *shown) sum(result []byte) uint64 { return maphash.Bytes(s.seed, result) }
+func (s *shown) set(k wire.Kind, result []byte) { s[k] = wire.ListSum(result) }
 
 // replay repeats the handshake on one new link, under ids that no agent uses,
 // with a question for each list that the agent was shown.
@@ -134,11 +139,18 @@ func (r *replay) prepare(h handshake, shown shown) bool {
 	}
 	for k := range wire.Kinds {
 		// The agent may have been shown one since.
-		if h.greeting != nil && h.initialized && shown.has[k] && (due.initialized || !before.has[k]) {
+		if h.greeting != nil && h.initialized && shown[k] != 0 && (due.initialized || before[k] == 0) {
 			r.ask([]byte(`{"jsonrpc":"2.0","id":0,"method":"`+k.ListMethod()+`"}`), k)
 		}
 	}
 	return len(r.lines) > 0
+}
+
+// due reports whether there would be anything to prepare.
+func (r *replay) due(h handshake, shown shown) bool {
+	would := newReplay(r.prefix)
+	would.done, would.shown = r.done, r.shown
+	return would.prepare(h, shown)
 }
 
 // ask adds request, whose answer settles k, Kinds for no list.
@@ -171,7 +183,7 @@ func (r *replay) hear(line []byte) {
 		k, ok := r.waits[id]
 		delete(r.waits, id)
 		if ok && k < wire.Kinds && m.Result.Present() {
-			r.changed[k] = r.shown.sum(m.Result.In(line)) != r.shown.sums[k]
+			r.changed[k] = wire.ListSum(m.Result.In(line)) != r.shown[k]
 		}
 	case jsonrpc.Notification:
 		method, _ := jsonrpc.Text(m.Method.In(line))
@@ -187,7 +199,7 @@ func (r *replay) hear(line []byte) {
 	}
 }
 
-// news returns what the agent is to be told once the session is there again.
+// news takes what the agent is to be told once the session is there again.
 func (r *replay) news() [][]byte {
 	news := r.heard
 	for k, changed := range r.changed {
@@ -195,5 +207,6 @@ func (r *replay) news() [][]byte {
 			news = append(news, wire.AppendNotification(nil, wire.Kind(k).ChangedMethod()))
 		}
 	}
+	r.heard, r.changed = nil, [wire.Kinds]bool{}
 	return news
 }

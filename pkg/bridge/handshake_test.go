@@ -1,7 +1,6 @@
 package bridge
 
 import (
-	"hash/maphash"
 	"strings"
 	"testing"
 
@@ -25,7 +24,7 @@ func asks(r *replay, h handshake, s shown) []string {
 
 func TestReplay_SaysOnlyWhatIsNewToTheDaemon(t *testing.T) {
 	r := newReplay("own-")
-	none := shown{seed: maphash.MakeSeed()}
+	none := shown{}
 	h := handshake{initialized: true, level: []byte(`{"id":3,"method":"logging/setLevel"}`)}
 	steps := []struct {
 		change func()
@@ -54,7 +53,7 @@ func TestReplay_SaysOnlyWhatIsNewToTheDaemon(t *testing.T) {
 }
 
 func TestReplay_AsksEverythingOfAnotherDaemon(t *testing.T) {
-	s := shown{seed: maphash.MakeSeed()}
+	s := shown{}
 	s.set(wire.Prompts, wire.Prompts.EmptyList())
 	h := handshake{greeting: []byte(hello), initialized: true, level: []byte(`{"id":3,"method":"x"}`)}
 	want := []string{helloID, ready, `{"id":ID,"method":"x"}`, promptID}

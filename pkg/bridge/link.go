@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"harness/pkg/control"
+	"harness/pkg/handover"
 	"harness/pkg/jsonrpc"
 )
 
@@ -15,6 +16,9 @@ const (
 	// greetLimit bounds the repetition of the handshake on a new link: a daemon
 	// that accepts and says nothing is left, and looked for again.
 	greetLimit = 5 * time.Second
+	// offers is how often a session is offered on one link: the agent may say
+	// something meanwhile that the daemon has to hear first.
+	offers = 3
 	// lastWords is how long a daemon that takes nothing more is listened to.
 	lastWords = time.Second
 )
@@ -77,27 +81,59 @@ func (b *bridge) serve(ctx context.Context, conn net.Conn) bool {
 	defer stop()
 	l := &link{conn: conn, in: jsonrpc.NewReader(conn, bufferSize, b.opt.MaxMessage)}
 	defer b.detach(ctx, l)
-	if b.establish(l) != nil {
+	handed, err := b.establish(l)
+	switch {
+	case err != nil:
 		return false
+	case handed != nil:
+		b.await(ctx, l, handed)
+	default:
+		b.relay(l)
 	}
-	b.relay(l)
 	return true
 }
 
 // establish repeats the handshake on a new link, lets go what waited, and tells
-// the agent which lists differ from those it was shown.
-func (b *bridge) establish(l *link) error {
+// the agent which lists differ from those it was shown. Where it can be, the
+// session is handed over instead, which is returned.
+func (b *bridge) establish(l *link) (*handover.Memory, error) {
 	if err := l.conn.SetDeadline(time.Now().Add(greetLimit)); err != nil {
-		return fmt.Errorf("bound the handshake: %w", err)
+		return nil, fmt.Errorf("bound the handshake: %w", err)
 	}
 	r := newReplay(b.ownIDs)
+	for range offers {
+		if err := b.catchUp(l, r); err != nil {
+			return nil, err
+		}
+		handed, again, err := b.handOver(l, r)
+		if handed != nil || err != nil {
+			return handed, err
+		}
+		if !again {
+			break
+		}
+	}
 	for {
 		attached, err := b.attach(l, r)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if attached {
 			b.toAgent(r.news()...)
+			return nil, nil
+		}
+		if err := r.run(l); err != nil {
+			return nil, fmt.Errorf("repeat the handshake: %w", err)
+		}
+	}
+}
+
+// catchUp has the daemon hear of the handshake what it has not heard.
+func (b *bridge) catchUp(l *link, r *replay) error {
+	for {
+		due := false
+		b.change(func(s *session) { due = r.prepare(s.handshake, s.shown) })
+		if !due {
 			return nil
 		}
 		if err := r.run(l); err != nil {

@@ -2,11 +2,11 @@ package bridge
 
 import (
 	"cmp"
-	"hash/maphash"
 	"maps"
 	"slices"
 	"time"
 
+	"harness/pkg/handover"
 	"harness/pkg/jsonrpc"
 	"harness/pkg/wire"
 )
@@ -64,7 +64,6 @@ func newSession(version func() string) session {
 		version:  version,
 		waits:    waits{request: requestWait, greet: greetWait},
 		requests: map[string]*request{},
-		shown:    shown{seed: maphash.MakeSeed()},
 	}
 }
 
@@ -207,17 +206,9 @@ func (s *session) answered(line []byte, m *jsonrpc.Message) bool {
 	if !m.Result.Present() {
 		return true
 	}
-	switch r.verb {
-	case greet:
-		s.greeting = r.line
-	case level:
-		s.level = r.line
-	case subscribe, unsubscribe:
-		s.subscribe(r.line, r.verb == subscribe)
-	default:
-		if k, ok := r.verb.kind(); ok {
-			s.shown.set(k, m.Result.In(line))
-		}
+	s.settle(r.verb, r.line)
+	if k, ok := r.verb.kind(); ok {
+		s.shown.set(k, m.Result.In(line))
 	}
 	return true
 }
@@ -250,6 +241,34 @@ func (s *session) lost(now time.Time) (answers [][]byte) {
 		}
 	}
 	return answers
+}
+
+// handOver takes all that is held off the session, as what the agent says next:
+// it is the daemon's from now on. Nothing else waits, since there is no link.
+func (s *session) handOver() []byte {
+	initialized := s.initialized
+	queue := s.release()
+	for _, r := range queue {
+		delete(s.requests, r.id)
+	}
+	return released(queue, initialized).buf
+}
+
+// takeBack makes the session what it has become with a daemon that had it whole.
+func (s *session) takeBack(st *handover.State) {
+	clear(s.requests)
+	for _, q := range st.Requests {
+		if st.Over {
+			break
+		}
+		r := &request{id: string(q.ID), n: s.asked, verb: verbAs(q.Verb), place: taken, line: q.Line}
+		s.asked++
+		s.requests[r.id] = r
+	}
+	for _, q := range st.SetUp {
+		s.settle(verbAs(q.Verb), q.Line)
+	}
+	s.initialized, s.shown = st.Initialized, st.Shown
 }
 
 // inOrder returns the requests without an answer as they were asked.

@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"harness/pkg/handover"
 	"harness/pkg/jsonrpc"
 	"harness/pkg/wire"
 )
@@ -49,6 +50,23 @@ func verbOf(line []byte, m *jsonrpc.Message) verb {
 		if string(method) == k.ListMethod() && !m.Cursor.Present() {
 			return lists + verb(k)
 		}
+	}
+	return other
+}
+
+// verbAs returns the verb that a daemon noted.
+func verbAs(v handover.Verb) verb {
+	switch v {
+	case handover.Call:
+		return call
+	case handover.Greet:
+		return greet
+	case handover.Level:
+		return level
+	case handover.Subscribe:
+		return subscribe
+	case handover.Unsubscribe:
+		return unsubscribe
 	}
 	return other
 }

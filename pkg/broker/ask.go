@@ -39,7 +39,7 @@ func (s *session) Ask(q *jsonrpc.Question, line []byte, m *jsonrpc.Message) (ref
 	s.questions.asked++
 	id := strconv.AppendQuote(nil, s.questions.prefix+strconv.Itoa(s.questions.asked))
 	s.questions.open[string(id)] = q
-	s.edge.Commit(jsonrpc.Splice(s.edge.Buffer(), line, jsonrpc.Edit{At: m.ID, With: id}, jsonrpc.Edit{At: m.ProgressToken, With: id}))
+	s.edge.Commit(jsonrpc.Splice(s.edge.Buffer(), line, jsonrpc.Edit{At: m.ID, With: id}, jsonrpc.Edit{At: m.ProgressToken, With: id}), nil)
 	s.flushLocked()
 	return ""
 }
@@ -51,7 +51,7 @@ func (s *session) Withdraw(q *jsonrpc.Question, notice []byte) {
 	for id, open := range s.questions.open {
 		if open == q {
 			delete(s.questions.open, id)
-			s.edge.Commit(jsonrpc.AppendCancelled(s.edge.Buffer(), notice, []byte(id)))
+			s.edge.Commit(jsonrpc.AppendCancelled(s.edge.Buffer(), notice, []byte(id)), nil)
 			s.flushLocked()
 			return
 		}

@@ -112,6 +112,7 @@ type Catalog struct {
 	// resources are.
 	templates []byte
 	digests   [wire.Kinds][sha256.Size]byte
+	sums      [wire.Kinds]uint64 // of the bytes of each list alone
 	routes    map[string]route
 	keys      map[string]Offer
 	leftOut   []LeftOut
@@ -145,7 +146,7 @@ func (c *Catalog) PromptName(name string) string {
 // prompts, the bodies behind it.
 func (c *Catalog) digest() {
 	for k, list := range c.lists {
-		c.digests[k] = sha256.Sum256(list)
+		c.digests[k], c.sums[k] = sha256.Sum256(list), wire.ListSum(list)
 	}
 	with := func(k wire.Kind, more []byte) {
 		c.digests[k] = sha256.Sum256(append(bytes.Clone(c.lists[k]), more...))

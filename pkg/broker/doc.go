@@ -37,6 +37,8 @@
 // compiles JSON schemas as it is loaded, which costs more than the rest of the
 // start of a bridge (PRF-3).
 //
-// A session's edge is an interface ([Edge]), because what lies behind it is
-// meant to change: a socket today, the agent's own descriptors later.
+// A session's edge is an interface ([Edge]): a session begins over the socket of
+// its bridge, and goes on over the agent's own descriptors where the bridge hands
+// them over. What has to be known after a kill is noted there before anything is
+// done: a request before its line is consumed, and that before it is relayed.
 package broker

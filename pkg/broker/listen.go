@@ -58,7 +58,7 @@ func (s *session) subscription(line []byte, m *jsonrpc.Message, method string) {
 		share = s.b.join
 	}
 	if share(s, r, m.URI.In(line)) {
-		s.result(m.ID.In(line), []byte("{}"))
+		s.done(m.ID.In(line))
 		return
 	}
 	s.relay(r, method, m.URI, line, m)
@@ -248,7 +248,7 @@ func (s *session) tell(project, key string, level severity, build func([]byte) [
 	if !s.initialized || level != 0 && level < s.wants() {
 		return
 	}
-	s.edge.Commit(build(s.edge.Buffer()))
+	s.edge.Commit(build(s.edge.Buffer()), nil)
 	s.flushLocked()
 }
 
@@ -291,7 +291,7 @@ func (s *session) setLevel(line []byte, m *jsonrpc.Message) {
 	s.mu.Unlock()
 	s.b.setLevels()
 	s.eachPrivate(func(p Private) { p.SetLevel(params.Level) })
-	s.result(m.ID.In(line), []byte("{}"))
+	s.done(m.ID.In(line))
 }
 
 // setLevels has the upstreams log as much as the session that wants most. As

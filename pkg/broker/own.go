@@ -149,7 +149,7 @@ func (c *OwnCall) claim() bool {
 func (s *session) finish(call *jsonrpc.Call, build func([]byte) []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.edge.Commit(build(s.edge.Buffer()))
+	s.edge.Commit(build(s.edge.Buffer()), call.ID)
 	s.forgetLocked(call)
 	s.flushLocked()
 }

@@ -45,12 +45,12 @@ func (s *session) relay(r route, method string, at jsonrpc.Span, line []byte, m 
 		f.task = augmented(line, m)
 	}
 	if !s.register(f) {
-		s.plain(id, wire.InvalidRequest, "invalid request: the id is that of a request still in flight")
+		s.refuse(id, wire.InvalidRequest, "invalid request: the id is that of a request still in flight")
 		return
 	}
 	if e := r.up.Relay(f.call, line, m, &s.batch); e != nil {
 		s.forget(f.call)
-		s.reply(func(b []byte) []byte { return appendFailure(b, method, id, e) })
+		s.reply(id, func(b []byte) []byte { return appendFailure(b, method, id, e) })
 	}
 }
 
@@ -93,7 +93,7 @@ func (s *session) forgetLocked(c *jsonrpc.Call) {
 }
 
 func (s *session) toolError(id []byte, e *wire.Error) {
-	s.reply(func(b []byte) []byte { return wire.AppendToolError(b, id, e) })
+	s.reply(id, func(b []byte) []byte { return wire.AppendToolError(b, id, e) })
 }
 
 // Answer passes the upstream's answer on under the agent's own id. Failures
@@ -103,6 +103,7 @@ func (s *session) Answer(c *jsonrpc.Call, line []byte, m *jsonrpc.Message) {
 	defer s.mu.Unlock()
 	if !m.Error.Present() {
 		s.settleLocked(c, line, m)
+		s.edge.SetUp()
 	}
 	b := s.edge.Buffer()
 	switch {
@@ -113,7 +114,7 @@ func (s *session) Answer(c *jsonrpc.Call, line []byte, m *jsonrpc.Message) {
 	default:
 		b = jsonrpc.Splice(b, line, jsonrpc.Edit{At: m.ID, With: c.ID})
 	}
-	s.edge.Commit(b)
+	s.edge.Commit(b, c.ID)
 	s.forgetLocked(c)
 }
 
@@ -121,14 +122,14 @@ func (s *session) Answer(c *jsonrpc.Call, line []byte, m *jsonrpc.Message) {
 func (s *session) Progress(c *jsonrpc.Call, line []byte, m *jsonrpc.Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.edge.Commit(jsonrpc.Splice(s.edge.Buffer(), line, jsonrpc.Edit{At: m.ParamsToken, With: c.Token}))
+	s.edge.Commit(jsonrpc.Splice(s.edge.Buffer(), line, jsonrpc.Edit{At: m.ParamsToken, With: c.Token}), nil)
 }
 
 // Fail answers c with a failure that harness made.
 func (s *session) Fail(c *jsonrpc.Call, e *wire.Error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.edge.Commit(appendFailure(s.edge.Buffer(), c.Method, c.ID, e))
+	s.edge.Commit(appendFailure(s.edge.Buffer(), c.Method, c.ID, e), c.ID)
 	s.forgetLocked(c)
 }
 
@@ -149,7 +150,10 @@ func (s *session) cancel(line []byte, m *jsonrpc.Message) {
 	// cancellation does.
 	s.batch.Flush()
 	if f.up.Cancel(f.call, line) {
-		s.forget(f.call)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.forgetLocked(f.call)
+		s.edge.Forget(f.call.ID)
 	}
 }
 

@@ -65,7 +65,8 @@ func (s *session) list(k wire.Kind, line []byte, m *jsonrpc.Message) {
 	defer s.mu.Unlock()
 	c := s.catalog()
 	s.told[k] = c.digests[k]
-	s.edge.Commit(wire.AppendResult(s.edge.Buffer(), m.ID.In(line), c.lists[k]))
+	s.edge.Listed(k, c.sums[k])
+	s.edge.Commit(wire.AppendResult(s.edge.Buffer(), m.ID.In(line), c.lists[k]), m.ID.In(line))
 }
 
 // firstPage refuses any cursor: lists are one page, so none was handed out
@@ -203,15 +204,21 @@ func (s *session) completion(line []byte, m *jsonrpc.Message) {
 }
 
 func (s *session) result(id, result []byte) {
-	s.reply(func(b []byte) []byte { return wire.AppendResult(b, id, result) })
+	s.reply(id, func(b []byte) []byte { return wire.AppendResult(b, id, result) })
 }
 
 func (s *session) plain(id []byte, number int, message string) {
-	s.reply(func(b []byte) []byte { return wire.AppendPlainError(b, id, number, message) })
+	s.reply(id, func(b []byte) []byte { return wire.AppendPlainError(b, id, number, message) })
+}
+
+// refuse answers what is no request of its own: a line that is none, or one
+// under the id of another.
+func (s *session) refuse(id []byte, number int, message string) {
+	s.reply(nil, func(b []byte) []byte { return wire.AppendPlainError(b, id, number, message) })
 }
 
 func (s *session) fail(id []byte, number int, e *wire.Error) {
-	s.reply(func(b []byte) []byte { return wire.AppendError(b, id, number, e) })
+	s.reply(id, func(b []byte) []byte { return wire.AppendError(b, id, number, e) })
 }
 
 func (s *session) invalid(id []byte, message string) {

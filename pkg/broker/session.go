@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"harness/pkg/handover"
 	"harness/pkg/jsonrpc"
 	"harness/pkg/wire"
 )
@@ -106,23 +107,36 @@ func (s *session) look(fleet *Fleet, scope *Scope) *Catalog {
 func (s *session) run() {
 	for {
 		line, err := s.edge.Next()
-		if err != nil {
-			var tooLong *jsonrpc.TooLong
-			if errors.As(err, &tooLong) {
-				s.tooLong(tooLong)
-			} else {
-				s.end(err)
-				return
-			}
-		} else {
+		switch {
+		case err == nil:
 			s.line(line)
+		case !s.goOn(err):
+			s.end(err)
+			return
 		}
 		if !s.edge.More() {
 			s.batch.Flush()
 			s.Flush()
 		}
-		s.edge.Consume()
 	}
+}
+
+// goOn acts on what Next returned instead of a line, and reports whether there
+// is more to come.
+func (s *session) goOn(err error) bool {
+	if tooLong, ok := errors.AsType[*jsonrpc.TooLong](err); ok {
+		if s.edge.Consume() == nil {
+			s.tooLong(tooLong)
+		}
+		return true
+	}
+	turn, ok := errors.AsType[*Turn](err)
+	if ok {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.edge = turn.To()
+	}
+	return ok
 }
 
 // end closes the session. After a plain end of input the answers still due
@@ -188,14 +202,22 @@ func (s *session) await() {
 // nothing to a broken line, and the call would hang (PRF-1).
 func (s *session) line(line []byte) {
 	m := &s.m
-	switch err := jsonrpc.PeekValid(line, m); {
+	err := jsonrpc.PeekValid(line, m)
+	if err == nil {
+		err = s.note(line, m)
+	}
+	// From here on it is not looked at again, whatever happens.
+	if s.edge.Consume() != nil {
+		return // the next read says why
+	}
+	switch {
 	case errors.Is(err, jsonrpc.ErrEmpty):
 		return
 	case errors.Is(err, jsonrpc.ErrSyntax):
-		s.plain(nil, wire.ParseError, "parse error: "+err.Error())
+		s.refuse(nil, wire.ParseError, "parse error: "+err.Error())
 		return
 	case err != nil:
-		s.plain(m.ReplyID(line), wire.InvalidRequest, "invalid request: "+err.Error())
+		s.refuse(m.ReplyID(line), wire.InvalidRequest, "invalid request: "+err.Error())
 		return
 	}
 	switch m.Kind() {
@@ -206,15 +228,66 @@ func (s *session) line(line []byte) {
 	case jsonrpc.Response:
 		s.answer(line, m)
 	default:
-		s.plain(m.ReplyID(line), wire.InvalidRequest, "invalid request: neither a request with an id, nor a notification, nor a response")
+		s.refuse(m.ReplyID(line), wire.InvalidRequest, "invalid request: neither a request with an id, nor a notification, nor a response")
 	}
 }
 
-// reply appends one answer; it is sent when the input pauses.
-func (s *session) reply(build func([]byte) []byte) {
+// note has the edge know of what has to be known should this process end before
+// it is acted on. The error is why a request is not acted on.
+func (s *session) note(line []byte, m *jsonrpc.Message) error {
+	method := m.Method.In(line)
+	switch m.Kind() {
+	case jsonrpc.Request:
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.edge.Ask(m.ID.In(line), verbOf(method), line)
+	case jsonrpc.Notification:
+		if method, _ := jsonrpc.Text(method); string(method) == "notifications/initialized" {
+			s.edge.Initialized()
+		}
+	default:
+	}
+	return nil
+}
+
+// verbOf returns what an answer in place of the daemon's has to know of a
+// request's raw method.
+func verbOf(raw []byte) handover.Verb {
+	method, _ := jsonrpc.Text(raw) // one that is none is nobody's
+	switch string(method) {
+	case "tools/call":
+		return handover.Call
+	case "initialize":
+		return handover.Greet
+	case "logging/setLevel":
+		return handover.Level
+	case "resources/subscribe":
+		return handover.Subscribe
+	case "resources/unsubscribe":
+		return handover.Unsubscribe
+	}
+	return handover.Other
+}
+
+// reply appends the answer to the request with the raw id, nil for none; it is
+// sent when the input pauses.
+func (s *session) reply(id []byte, build func([]byte) []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.edge.Commit(build(s.edge.Buffer()))
+	s.edge.Commit(build(s.edge.Buffer()), id)
+}
+
+// setUp is reply to a request that set up the session.
+func (s *session) setUp(id []byte, build func([]byte) []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.edge.SetUp()
+	s.edge.Commit(build(s.edge.Buffer()), id)
+}
+
+// done says that a request has set up the session, and no more.
+func (s *session) done(id []byte) {
+	s.setUp(id, func(b []byte) []byte { return wire.AppendResult(b, id, []byte("{}")) })
 }
 
 // Flush sends what is due to the agent; it implements [jsonrpc.Owner].
@@ -237,7 +310,7 @@ func (s *session) tooLong(t *jsonrpc.TooLong) {
 		return
 	}
 	e := wire.New(wire.MessageTooLarge, "the request is longer than [server] max_message allows")
-	s.reply(func(b []byte) []byte {
+	s.reply(nil, func(b []byte) []byte {
 		if method, err := jsonrpc.Unquote(t.Method); err == nil && method == "tools/call" {
 			return wire.AppendToolError(b, t.ID, e)
 		}
@@ -260,7 +333,7 @@ func (s *session) notify() int {
 			continue
 		}
 		s.told[k] = c.digests[k]
-		s.edge.Commit(wire.AppendNotification(s.edge.Buffer(), k.ChangedMethod()))
+		s.edge.Commit(wire.AppendNotification(s.edge.Buffer(), k.ChangedMethod()), nil)
 		s.b.opt.Event(Event{Kind: "notification", Session: s.id, Message: k.ChangedMethod()})
 		n++
 	}
@@ -312,7 +385,7 @@ func (s *session) greet(line []byte, m *jsonrpc.Message) {
 	s.class.Store(s.b.opt.Class(client.Name))
 	s.shown.Store(nil)
 	c := s.catalog()
-	s.reply(func(b []byte) []byte {
+	s.setUp(id, func(b []byte) []byte {
 		return wire.AppendInitialize(b, id, asked.ProtocolVersion, s.b.opt.Version, c.capabilities(), c.instructions)
 	})
 	s.mu.Lock()

@@ -14,7 +14,7 @@ type Batch struct {
 type part struct {
 	w     *Writer
 	lines []byte
-	large spare // when lines has grown beyond what is kept for good
+	large Spare // when lines has grown beyond what is kept for good
 }
 
 // Append returns the bytes that w will get. The caller appends whole lines to
@@ -40,7 +40,7 @@ func (b *Batch) part() *part {
 	p := b.free[n-1]
 	b.free = b.free[:n-1]
 	if p.lines == nil {
-		p.lines = p.large.take(0)[:0]
+		p.lines = p.large.Take(0)[:0]
 	}
 	return p
 }
@@ -68,7 +68,7 @@ func (p *part) flush() {
 	}
 	p.lines = lines[:0]
 	if cap(lines) > keep {
-		p.large.put(lines)
+		p.large.Put(lines)
 		p.lines = nil
 	}
 }

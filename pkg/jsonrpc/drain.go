@@ -28,7 +28,7 @@ func (w *Writer) drain(idle chan struct{}) {
 			rest = rest[n:]
 		}
 		w.mu.Lock()
-		w.unused.put(whole)
+		w.unused.Put(whole)
 		w.mu.Unlock()
 	}
 }

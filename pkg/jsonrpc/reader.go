@@ -28,7 +28,7 @@ type Reader struct {
 	err        error // of the source; returned behind what came before it
 
 	small []byte // the buffer of the first size, while a larger one is in use
-	spare spare
+	spare Spare
 }
 
 // NewReader returns a Reader with a buffer of size bytes. Lines of more than
@@ -76,6 +76,10 @@ func (r *Reader) More() bool {
 	return true
 }
 
+// Rest returns what was read and not returned, valid until the next call of
+// Next. Behind the last line that was returned, it begins with the next one.
+func (r *Reader) Rest() []byte { return r.buf[r.start:r.end:r.end] }
+
 // over reports whether n bytes are too many for one line.
 func (r *Reader) over(n int) bool { return r.max > 0 && int64(n) > r.max }
 
@@ -118,11 +122,11 @@ func (r *Reader) makeRoom() {
 	quarter := len(r.buf) / 4
 	switch {
 	case r.small != nil && waiting <= r.size/2:
-		r.spare.put(r.buf)
+		r.spare.Put(r.buf)
 		r.move(r.small)
 		r.small = nil
 	case len(r.buf)-waiting < quarter && len(r.buf) < r.most():
-		larger := r.spare.take(min(2*len(r.buf), r.most()))
+		larger := r.spare.Take(min(2*len(r.buf), r.most()))
 		if r.small == nil {
 			r.small = r.buf
 		}

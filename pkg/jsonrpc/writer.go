@@ -65,7 +65,7 @@ type Writer struct {
 	moved  time.Time     // when the destination last accepted something
 	err    error         // why nothing is taken any more
 	idle   chan struct{} // closed when the drainer ends; nil when there is none
-	unused spare
+	unused Spare
 }
 
 // NewWriter returns a Writer to out. If out is a [syscall.Conn] whose
@@ -139,10 +139,10 @@ func (w *Writer) waiting() int64 { return int64(len(w.queue)-w.sent) + w.held }
 // enqueue queues batch from sent on, and sees to it that it is drained.
 func (w *Writer) enqueue(batch []byte, sent int, give bool) (other []byte) {
 	if give && len(w.queue) == 0 && len(batch)-sent > keep {
-		w.queue, w.sent, batch = batch, sent, w.unused.take(0)[:0]
+		w.queue, w.sent, batch = batch, sent, w.unused.Take(0)[:0]
 	} else {
 		if w.queue == nil {
-			w.queue = w.unused.take(0)[:0]
+			w.queue = w.unused.Take(0)[:0]
 		}
 		w.queue = append(w.queue, batch[sent:]...)
 	}

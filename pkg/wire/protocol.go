@@ -1,6 +1,10 @@
 package wire
 
-import "slices"
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"slices"
+)
 
 // ServerName is what the endpoint calls itself in initialize.
 const ServerName = "harness"
@@ -40,6 +44,13 @@ func (k Kind) ChangedMethod() string { return "notifications/" + k.String() + "/
 
 // EmptyList returns the result of k's list method when there is nothing.
 func (k Kind) EmptyList() []byte { return []byte(`{"` + k.String() + `":[]}`) }
+
+// ListSum identifies the result of a list method by its bytes, the same in every
+// process. It is never 0.
+func ListSum(result []byte) uint64 {
+	sum := sha256.Sum256(result)
+	return binary.BigEndian.Uint64(sum[:]) | 1
+}
 
 // AppendInitialize appends the answer, without a newline, to an initialize
 // request that asked for the revision asked. While no daemon is there, there are
