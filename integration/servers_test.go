@@ -52,7 +52,7 @@ func servers(t *testing.T, h *home) []server {
 	files := h.path("files")
 	h.write("files/note.txt", "noted\n")
 	return append(all, server{
-		name: "server-everything", cmd: filepath.Join(npm, "mcp-server-everything"), tools: 16,
+		name: "server-everything", cmd: filepath.Join(npm, "mcp-server-everything"), tools: 15,
 		calls: []toolCall{{"echo", `{"message":"9007199254740993 \u2028"}`}, {"get-sum", `{"a":2,"b":3}`}, {"get-tiny-image", `{}`}},
 	}, server{
 		name: "server-filesystem", cmd: filepath.Join(npm, "mcp-server-filesystem"), args: []string{files}, tools: 14,

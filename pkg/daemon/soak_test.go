@@ -157,15 +157,18 @@ func (s *soak) call(ctx context.Context, i int) {
 func (s *soak) sameAsFile(f *fleetFile) {
 	s.d.t.Helper()
 	for i, table := range f.tables {
-		u := s.d.find(soakKey(i))
 		switch {
 		case table == "":
 			// Its stop goes on after the reload that took it out.
 			until(s.d.t, soakKey(i)+" is gone", func() bool { return s.d.find(soakKey(i)).Name == "" })
 		case strings.Contains(table, `"exit"`):
 			// It does not come up, and its predecessor may serve on.
-		case u.State != "running" || u.Pending != nil:
-			s.d.t.Errorf("%s: %s", soakKey(i), shape(s.d.t, u))
+		default:
+			// A reload waits for what starts, and not for ever.
+			until(s.d.t, soakKey(i)+" runs as the file says", func() bool {
+				u := s.d.find(soakKey(i))
+				return u.State == "running" && u.Pending == nil
+			})
 		}
 	}
 }

@@ -37,7 +37,7 @@ const (
 	// soakGrace is stop_grace of the soak, and soakMargin what an operation may
 	// need beside it: a restart waits for the stop of another one first.
 	soakGrace  = 500 * time.Millisecond
-	soakMargin = 10 * time.Second
+	soakMargin = 30 * time.Second
 )
 
 // manners are the ways to be a harness that the soak has, each a script. None
