@@ -137,8 +137,9 @@ func TestRun_WhatCannotBeStartedIsAnError(t *testing.T) {
 func TestRun_TimesAreKept(t *testing.T) {
 	b := newBench(t)
 	for text, want := range map[string]string{
-		sh("sleep 60", "timeout = '300ms'"):                                                                                       "timeout it=timeout",
-		sh("trap '' TERM; sleep 60 & wait; sleep 60", "timeout='300ms'"):                                                          "timeout it=timeout",
+		sh("sleep 60", "timeout = '300ms'"):                              "timeout it=timeout",
+		sh("trap '' TERM; sleep 60 & wait; sleep 60", "timeout='300ms'"): "timeout it=timeout",
+
 		"[contract]\nname='x'\n[[check]]\nname='a'\ncmd='sleep'\nargs=['60']\ntimeout='200ms'\n[[check]]\nname='b'\ncmd='true'\n": "timeout a=timeout b=pass",
 		"[contract]\nname='x'\ntimeout='200ms'\n[work]\ncmd='sleep'\nargs=['60']\n[[check]]\nname='b'\ncmd='true'\n":              "timeout b=timeout",
 	} {
