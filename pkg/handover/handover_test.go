@@ -245,6 +245,32 @@ func TestRecover_KnowsWhatIsUnreadUnansweredAndUnsentAtEveryStep(t *testing.T) {
 	})
 }
 
+// A list was shown when the output that holds it was published, whenever the
+// daemon ends: the agent is told what is different from it (MCP-3).
+func TestRecover_KnowsWhichListWasShownLast(t *testing.T) {
+	r := begin(t, Setup{Shown: [Lists]uint64{1, 8}}, Bounds{Line: 1 << 20, Waiting: 1 << 20})
+	want := [Lists]uint64{1, 8}
+	look := func(when string) {
+		t.Helper()
+		st, err := Recover(r.mem)
+		if err != nil || st.Shown != want {
+			t.Errorf("%s: %v, %v", when, st, err)
+		}
+	}
+	look("as it came")
+	for sum := uint64(2); sum < 5; sum++ {
+		r.s.Listed(0, sum)
+		look("in no batch that was published")
+		if err := r.s.Publish([]byte("list\n")); err != nil {
+			t.Fatal(err)
+		}
+		want[0] = sum
+		look("published")
+		r.s.mem.table.list(0, 100+sum, r.s.out.published+1)
+		look("noted, and the daemon was killed before it was published")
+	}
+}
+
 func equalEmpty() cmp.Option {
 	return cmp.FilterValues(func(a, b []string) bool { return len(a) == 0 && len(b) == 0 }, cmp.Ignore())
 }

@@ -44,12 +44,14 @@ const (
 	wordLarge
 	wordState
 	wordSetup // end of the lines that set up the session
-	wordShown // one for each list
-	words     = wordShown + Lists
+	wordShown // one for each list, as those below
+	wordNext  = wordShown + Lists
+	wordFrom  = wordNext + Lists // where in the output wordNext takes the place of wordShown, 0 if nowhere
+	words     = wordFrom + Lists
 )
 
 // version of the layout. Whoever finds another one copies.
-const version = 1
+const version = 2
 
 // Who may touch the agent's descriptors. It is settled once for each memory.
 const (
@@ -96,6 +98,17 @@ func (t Table) word(at int) *atomic.Uint64 {
 func (t Table) get(word int) int64 { return int64(t.word(8 * word).Load()) }
 
 func (t Table) set(word int, to int64) { t.word(8 * word).Store(uint64(to)) }
+
+// list notes what identifies a list that is shown once the output up to end is
+// published. Until then, the one before it is the last that was.
+func (t Table) list(n int, sum uint64, end int64) {
+	if t.get(wordFrom+n) != 0 {
+		t.set(wordShown+n, t.get(wordNext+n))
+	}
+	t.set(wordFrom+n, 0)
+	t.set(wordNext+n, int64(sum))
+	t.set(wordFrom+n, end)
+}
 
 // claim makes owner the one who may touch the descriptors, and reports whether
 // nobody was before.

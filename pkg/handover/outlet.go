@@ -84,10 +84,10 @@ func newOutlet(file *os.File, mem *Memory, given int64, bounds Bounds, fail func
 }
 
 // publish makes a batch of whole lines a part of the output, and with it the
-// answers it holds, and sends what the agent takes at once.
-func (o *Outlet) publish(batch []byte, answers []answer, s *slots) error {
+// answers and the lists it holds, and sends what the agent takes at once.
+func (o *Outlet) publish(batch []byte, answers []answer, s *slots, lists *[Lists]uint64) error {
 	o.mu.Lock()
-	err := o.put(batch, answers, s)
+	err := o.put(batch, answers, s, lists)
 	if err == nil && o.idle == nil {
 		err = o.push()
 	}
@@ -95,7 +95,7 @@ func (o *Outlet) publish(batch []byte, answers []answer, s *slots) error {
 	return err
 }
 
-func (o *Outlet) put(batch []byte, answers []answer, s *slots) error {
+func (o *Outlet) put(batch []byte, answers []answer, s *slots, lists *[Lists]uint64) error {
 	waiting := o.published - o.sent
 	switch {
 	case o.err != nil:
@@ -110,6 +110,11 @@ func (o *Outlet) put(batch []byte, answers []answer, s *slots) error {
 	}
 	for _, a := range answers {
 		s.done(a.slot, o.published+int64(a.end), a.vain)
+	}
+	for list, sum := range lists {
+		if sum != 0 {
+			o.mem.table.list(list, sum, o.published+int64(len(batch)))
+		}
 	}
 	o.published += int64(len(batch))
 	o.mem.table.set(wordPublished, o.published)

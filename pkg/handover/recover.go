@@ -62,7 +62,7 @@ func Recover(mem io.ReaderAt) (*State, error) {
 		Over:        h[wordState]&stateOver != 0,
 	}
 	for i := range s.Shown {
-		s.Shown[i] = uint64(h[wordShown+i])
+		s.Shown[i] = h.shown(i)
 	}
 	var err error
 	if s.Input, err = h.input(mem); err != nil {
@@ -84,6 +84,14 @@ func (h *head) valid() bool {
 		in(setupAt, max(h[wordSetup], setupAt), setupAt+setupLen) &&
 		in(0, h[wordSmall], smallSlots) && in(0, h[wordLarge], largeSlots) &&
 		(h[wordCutTo] <= h[wordConsumed] || in(h[wordConsumed], h[wordCutFrom], h[wordCutTo], h[wordRead]))
+}
+
+// shown returns what identifies the last list that was shown.
+func (h *head) shown(list int) uint64 {
+	if from := h[wordFrom+list]; from != 0 && from <= h[wordPublished] {
+		return uint64(h[wordNext+list])
+	}
+	return uint64(h[wordShown+list])
 }
 
 // input returns what was not consumed, and what was read and not counted: that

@@ -138,9 +138,10 @@ func (s *Session) Publish(batch []byte) error {
 	}
 	s.begun = true
 	return guarded(func() error {
-		if err := s.out.publish(batch, s.answers, s.slots); err != nil {
+		if err := s.out.publish(batch, s.answers, s.slots, &s.shown); err != nil {
 			return err
 		}
+		s.shown = [Lists]uint64{}
 		for _, a := range s.answers {
 			if err := s.settle(a); err != nil {
 				return err
@@ -148,12 +149,6 @@ func (s *Session) Publish(batch []byte) error {
 			s.slots.free(a.slot)
 		}
 		s.answers = s.answers[:0]
-		for i, sum := range s.shown {
-			if sum != 0 {
-				s.mem.table.set(wordShown+i, int64(sum))
-				s.shown[i] = 0
-			}
-		}
 		return nil
 	})
 }
