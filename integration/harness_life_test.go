@@ -27,7 +27,7 @@ func TestHarness_AStopEndsAllOfIt(t *testing.T) {
 	h := newHome(t)
 	heard := h.write("heard", "")
 	polite := "trap 'echo TERM >> " + heard + "' TERM; trap 'echo HUP >> " + heard + "' HUP; echo $$ > " + h.path("polite") +
-		"; while [ $(wc -l < " + heard + ") -lt 2 ]; do sleep 0.05; done"
+		"; until [ \"$(wc -l < " + heard + ")\" = 2 ]; do sleep 0.05; done" // what it runs meanwhile is ended by the signals
 	deaf := "trap '' TERM HUP; setsid sleep 1000 & echo $! > " + h.path("away") + "; sleep 1000 & echo $! > " + h.path("deaf") + "; while :; do sleep 1000; done"
 	h.configure(quick, harnessTable("polite", polite, "enabled = true"), harnessTable("deaf", deaf, "enabled = true"))
 	h.start()
