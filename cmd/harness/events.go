@@ -16,12 +16,7 @@ func newEventsCmd(g *globals) *cobra.Command {
 		Use:   "events",
 		Short: "Print what happens as it happens",
 		Args:  exactly(0, "no arguments"),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := g.client(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer c.Close()
+		RunE: g.with(func(cmd *cobra.Command, c *control.Client, _ []string) error {
 			for event, err := range c.Events(cmd.Context(), nil) {
 				if cancelled(cmd.Context()) {
 					return nil
@@ -34,7 +29,7 @@ func newEventsCmd(g *globals) *cobra.Command {
 				}
 			}
 			return nil
-		},
+		}),
 	}
 	jsonFlag(cmd, &asJSON)
 	return cmd

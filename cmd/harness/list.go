@@ -20,18 +20,13 @@ func newListCmd(g *globals) *cobra.Command {
 		Aliases: []string{"ls"},
 		Short:   "List the harnesses and how each is",
 		Args:    exactly(0, "no arguments"),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := g.client(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer c.Close()
+		RunE: g.with(func(cmd *cobra.Command, c *control.Client, _ []string) error {
 			list, err := c.List(cmd.Context(), "")
 			if err != nil {
 				return err
 			}
 			return printHarnesses(cmd, list, asJSON)
-		},
+		}),
 	}
 	jsonFlag(cmd, &asJSON)
 	return cmd
@@ -94,12 +89,7 @@ func newDescribeCmd(g *globals) *cobra.Command {
 		Short:             "Show one harness and its definition, without the values of its environment",
 		Args:              exactly(1, "the name of one harness"),
 		ValidArgsFunction: g.completeHarnesses,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := g.client(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer c.Close()
+		RunE: g.with(func(cmd *cobra.Command, c *control.Client, args []string) error {
 			d, err := c.Describe(cmd.Context(), args[0])
 			if err != nil {
 				return err
@@ -108,7 +98,7 @@ func newDescribeCmd(g *globals) *cobra.Command {
 				return printJSON(cmd.OutOrStdout(), d)
 			}
 			return printDescription(cmd, d)
-		},
+		}),
 	}
 	jsonFlag(cmd, &asJSON)
 	return cmd

@@ -48,3 +48,15 @@ func (g *globals) client(ctx context.Context) (*control.Client, error) {
 	}
 	return nil, first
 }
+
+// with makes what a command does of what it does with the daemon.
+func (g *globals) with(do func(cmd *cobra.Command, c *control.Client, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		c, err := g.client(cmd.Context())
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		return do(cmd, c, args)
+	}
+}

@@ -15,18 +15,13 @@ func newProfilesCmd(g *globals) *cobra.Command {
 		Use:   "profiles",
 		Short: "List the profiles, and which of them is enabled",
 		Args:  exactly(0, "no arguments"),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := g.client(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer c.Close()
+		RunE: g.with(func(cmd *cobra.Command, c *control.Client, _ []string) error {
 			list, err := c.Profiles(cmd.Context())
 			if err != nil {
 				return err
 			}
 			return printProfiles(cmd, list, asJSON)
-		},
+		}),
 	}
 	jsonFlag(cmd, &asJSON)
 	return cmd
@@ -59,12 +54,7 @@ func newUseCmd(g *globals) *cobra.Command {
 		Long:              "use enables the members of a profile, disables the members of other profiles that are\nnot in it, and leaves the rest alone. The choice outlives the daemon.",
 		Args:              exactly(1, "the name of one profile"),
 		ValidArgsFunction: g.completeProfiles,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := g.client(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer c.Close()
+		RunE: g.with(func(cmd *cobra.Command, c *control.Client, args []string) error {
 			used, err := c.Use(cmd.Context(), args[0])
 			if err != nil {
 				return err
@@ -79,7 +69,7 @@ func newUseCmd(g *globals) *cobra.Command {
 				return err
 			}
 			return stopped
-		},
+		}),
 	}
 	jsonFlag(cmd, &asJSON)
 	return cmd

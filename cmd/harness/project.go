@@ -143,12 +143,7 @@ func newDownCmd(g *globals) *cobra.Command {
 		Use:   "down [PROJECT]",
 		Short: "Stop and forget the project of this directory, or the one named",
 		Args:  atMost(1, "one project at most"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := g.client(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer c.Close()
+		RunE: g.with(func(cmd *cobra.Command, c *control.Client, args []string) error {
 			name, err := projectHere(cmd.Context(), c, args)
 			if err != nil {
 				return err
@@ -158,7 +153,7 @@ func newDownCmd(g *globals) *cobra.Command {
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "project %s is down\n", plain.Text(name))
 			return err
-		},
+		}),
 	}
 }
 
@@ -168,12 +163,7 @@ func newPsCmd(g *globals) *cobra.Command {
 		Use:   "ps [PROJECT]",
 		Short: "List the harnesses of the project of this directory, or of the one named",
 		Args:  atMost(1, "one project at most"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := g.client(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer c.Close()
+		RunE: g.with(func(cmd *cobra.Command, c *control.Client, args []string) error {
 			name, err := projectHere(cmd.Context(), c, args)
 			if err != nil {
 				return err
@@ -183,7 +173,7 @@ func newPsCmd(g *globals) *cobra.Command {
 				return err
 			}
 			return printHarnesses(cmd, list, asJSON)
-		},
+		}),
 	}
 	jsonFlag(cmd, &asJSON)
 	return cmd
@@ -208,15 +198,8 @@ func projectHere(ctx context.Context, c *control.Client, args []string) (string,
 	if p, here := control.ProjectAt(list, cwd); here && len(args) == 0 {
 		return p.Name, nil
 	}
-	hint := "`harness up` brings one up"
-	if len(list) > 0 {
-		hint = "up are:"
-		for _, p := range list {
-			hint += fmt.Sprintf(" %s (%s)", p.Name, p.Path)
-		}
-	}
 	if len(args) == 1 {
-		return "", fmt.Errorf("no project %q is up; %s", args[0], hint)
+		return "", control.NoProject(args[0], list)
 	}
-	return "", fmt.Errorf("no project is up at or above %s; %s", cwd, hint)
+	return "", fmt.Errorf("no project is up at or above %s; %s", cwd, control.OtherProjects(list))
 }

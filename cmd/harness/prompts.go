@@ -16,12 +16,7 @@ func newPromptsCmd(g *globals) *cobra.Command {
 		Use:   "prompts",
 		Short: "List the prompts served from markdown files",
 		Args:  exactly(0, "no arguments"),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := g.client(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer c.Close()
+		RunE: g.with(func(cmd *cobra.Command, c *control.Client, _ []string) error {
 			list, err := c.Prompts(cmd.Context(), project)
 			if err != nil {
 				return err
@@ -45,7 +40,7 @@ func newPromptsCmd(g *globals) *cobra.Command {
 				rows = append(rows, []string{p.Name, strings.Join(names, " "), firstLine(or(p.Description, ""), 60), p.File})
 			}
 			return table(cmd.OutOrStdout(), []string{"PROMPT", "ARGUMENTS", "DESCRIPTION", "FILE"}, rows)
-		},
+		}),
 	}
 	jsonFlag(cmd, &asJSON)
 	cmd.Flags().StringVar(&project, "project", "", "with those of a project that is up")

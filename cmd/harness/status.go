@@ -18,12 +18,7 @@ func newStatusCmd(g *globals) *cobra.Command {
 		Use:   "status",
 		Short: "Show what runs, what is in force and what is wrong",
 		Args:  exactly(0, "no arguments"),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := g.client(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer c.Close()
+		RunE: g.with(func(cmd *cobra.Command, c *control.Client, _ []string) error {
 			s, err := c.Status(cmd.Context())
 			if err != nil {
 				return err
@@ -35,7 +30,7 @@ func newStatusCmd(g *globals) *cobra.Command {
 				return err
 			}
 			return printFleet(cmd, c)
-		},
+		}),
 	}
 	jsonFlag(cmd, &asJSON)
 	return cmd

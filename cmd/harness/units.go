@@ -18,12 +18,7 @@ func newUnitsCmd(g *globals, verb, short string) *cobra.Command {
 		Short:             short,
 		Args:              atLeast(1, "names: of harnesses, or of upstreams such as mcp.gitea"),
 		ValidArgsFunction: g.completeUnits,
-		RunE: func(cmd *cobra.Command, names []string) error {
-			c, err := g.client(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer c.Close()
+		RunE: g.with(func(cmd *cobra.Command, c *control.Client, names []string) error {
 			act := map[string]func(context.Context, ...string) ([]control.UnitState, error){
 				"start": c.Start, "stop": c.Stop, "restart": c.Restart,
 			}[verb]
@@ -32,7 +27,7 @@ func newUnitsCmd(g *globals, verb, short string) *cobra.Command {
 				return err
 			}
 			return reportUnits(cmd, verb, units, asJSON)
-		},
+		}),
 	}
 	jsonFlag(cmd, &asJSON)
 	return cmd

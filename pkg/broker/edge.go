@@ -52,6 +52,9 @@ type Edge interface {
 	// Drain waits until what was flushed is accepted or limit has passed.
 	Drain(limit time.Duration)
 	io.Closer
+	// Wait returns when nothing of a closed edge runs any more. The session's
+	// reader calls it, without a lock.
+	Wait()
 }
 
 // SocketEdge is the edge of a session that a bridge copies for.
@@ -196,6 +199,16 @@ func (e *SocketEdge) Drain(limit time.Duration) {
 	defer cancel()
 	// What could not be delivered has nobody left to be told.
 	_ = e.out.Drain(ctx)
+}
+
+// Wait implements [Edge]: that of the session may be another one by now.
+func (e *SocketEdge) Wait() {
+	e.mu.Lock()
+	next := e.next
+	e.mu.Unlock()
+	if next != nil {
+		next.Wait()
+	}
 }
 
 // Close implements [Edge]. It closes what the session goes on over as well.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"net"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -88,7 +89,7 @@ func (e *SocketEdge) take(rights []byte, t handover.Take, why error) (*HandedEdg
 	e.next = h
 	// The bridge says nothing more; when it goes, or wants the session back, that
 	// is the end here.
-	go h.watch()
+	h.watching.Go(h.watch)
 	return h, nil
 }
 
@@ -102,6 +103,8 @@ type HandedEdge struct {
 	setUp bool   // what is committed next sets up the session
 	spare jsonrpc.Spare
 	over  atomic.Bool // the agent waits for nothing more
+
+	watching sync.WaitGroup
 }
 
 var _ Edge = (*HandedEdge)(nil)
@@ -182,6 +185,9 @@ func (e *HandedEdge) Drain(limit time.Duration) {
 	e.s.Drain(limit)
 	e.over.Store(true)
 }
+
+// Wait implements [Edge].
+func (e *HandedEdge) Wait() { e.watching.Wait() }
 
 // Close implements [Edge]. The bridge sees the end of its connection, and has
 // the session again: the order matters.

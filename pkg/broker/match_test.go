@@ -29,6 +29,9 @@ func TestMatches_IsTheRegularExpressionOfTheTemplate(t *testing.T) {
 			t.Fatalf("matches(%q, %q) = %t", template.String(), uri, got)
 		}
 	})
+	if matches("{a}{a}", "é") {
+		t.Error("one character was taken for two")
+	}
 	if matches("x://{a", "x://{a") || matches("{", "{") {
 		t.Error("an expression that does not end")
 	}

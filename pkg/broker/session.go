@@ -158,6 +158,7 @@ func (s *session) end(err error) {
 // close ends the session's connection and cancels what nobody waits for.
 func (s *session) close() {
 	_ = s.edge.Close()
+	s.edge.Wait()
 	s.mu.Lock()
 	left := s.calls
 	s.calls = map[string]*inflight{}

@@ -39,9 +39,6 @@ type Execution struct {
 // Session names it.
 func (x *Execution) Session() string { return x.id }
 
-// Digest is that of its contract.
-func (x *Execution) Digest() string { return x.digest }
-
 // Done is closed when it is over.
 func (x *Execution) Done() <-chan struct{} { return x.done }
 
@@ -301,15 +298,7 @@ func (x *Execution) work(ctx context.Context, scratch string) Observed {
 			root: x.root, spec: x.spec, scratch: scratch,
 		})
 	}
-	if x.runner.Fleet == nil {
-		return Observed{End: Unstarted, Problem: "its work is a harness, and no daemon is there to run it"}
-	}
-	if w.Timeout > 0 {
-		var stop context.CancelFunc
-		ctx, stop = context.WithTimeout(ctx, w.Timeout)
-		defer stop()
-	}
-	return x.runner.Fleet.Work(ctx, w.Harness, prompt, x.id)
+	return Observed{End: Unstarted, Problem: "a harness as work is not run yet; name a cmd"}
 }
 
 func (x *Execution) check(ctx context.Context, c *Check, scratch string) Observed {

@@ -44,19 +44,11 @@ type Request struct {
 	Root    string // the directory that it may touch: absolute, without links
 }
 
-// Fleet runs harnesses for contracts whose work is one.
-type Fleet interface {
-	// Work runs a harness on a prompt until it ends or ctx does. key makes it
-	// once, however often it is asked for.
-	Work(ctx context.Context, harness, prompt, key string) Observed
-}
-
 // Runner runs sessions. It may be used by any number of goroutines.
 type Runner struct {
 	Engine    *Engine
 	Ledger    *ledger.Store
 	Principal ledger.Principal
-	Fleet     Fleet // nil: there is none
 	// Reap ends what dead processes left of their steps; nil: nothing does.
 	Reap func(context.Context)
 

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"harness/pkg/wire"
 )
 
 // projectFile is what the file of a project is called.
@@ -45,6 +47,23 @@ func FindProject(dir, home, global string) (string, error) {
 		}
 	}
 	return "", fmt.Errorf("%w at or above %s", errNoProject, real)
+}
+
+// NoProject says that no project of that name is among those that are up.
+func NoProject(name string, up []Project) *Problem {
+	return &Problem{Code: wire.OperationFailed, Message: fmt.Sprintf("no project %q is up", name), Hint: OtherProjects(up)}
+}
+
+// OtherProjects says what could be done about it where a project is not up.
+func OtherProjects(up []Project) string {
+	if len(up) == 0 {
+		return "`harness up` in its directory brings one up"
+	}
+	hint := "up are:"
+	for _, p := range up {
+		hint += fmt.Sprintf(" %s (%s)", p.Name, p.Path)
+	}
+	return hint
 }
 
 // ProjectAt returns the one of these projects that dir is in: the nearest. Its

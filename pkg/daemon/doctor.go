@@ -138,11 +138,16 @@ func checkDefinition(c *control.Checkup, table string, enabled bool, doubts []co
 		status = control.CheckFailure
 	}
 	for _, d := range doubts {
-		c.Add(d.Key, status, strings.Replace(d.Message, fmt.Sprintf(" (PATH searched: %s)", c.Path), "", 1), "") // it is above
+		c.Add(d.Key, status, withoutPath(c, d.Message), "")
 	}
 	if len(doubts) == 0 {
 		c.Add(table, control.CheckOK, "its command and its files are there", "")
 	}
+}
+
+// withoutPath leaves out of a message what the checkup says of PATH above.
+func withoutPath(c *control.Checkup, message string) string {
+	return strings.Replace(message, fmt.Sprintf(" (PATH searched: %s)", c.Path), "", 1)
 }
 
 // checkEnvFile covers who else can read what an env_file holds.
@@ -191,7 +196,7 @@ func checkUpstream(c *control.Checkup, u control.UpstreamStatus) {
 	name, hint := reconcile.UpstreamName(u.Name), "see `harness logs "+reconcile.UpstreamName(u.Name)+"`"
 	why := ""
 	if u.Error != nil {
-		why = ": " + strings.Replace(*u.Error, fmt.Sprintf(" (PATH searched: %s)", c.Path), "", 1)
+		why = ": " + withoutPath(c, *u.Error)
 	}
 	switch upstream.State(u.State) {
 	case upstream.Running, upstream.Stopped:

@@ -3,7 +3,6 @@ package daemon
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -12,7 +11,6 @@ import (
 	"harness/pkg/config"
 	"harness/pkg/control"
 	"harness/pkg/upstream"
-	"harness/pkg/wire"
 	"harness/reconcile"
 )
 
@@ -107,11 +105,11 @@ func (o *ops) shown(ctx context.Context, pass uint64) error {
 func (o *ops) Down(ctx context.Context, name string) error {
 	up, there := o.loop.State().Desired.Projects[name]
 	if !there {
-		return o.notUp(name)
+		return control.NoProject(name, o.Projects())
 	}
 	passed, err := o.loop.Amend(ctx, func() error { return o.loader.dismiss(up.Path) })
 	if errors.Is(err, errNotHere) {
-		return o.notUp(name) // somebody else was faster
+		return control.NoProject(name, o.Projects()) // somebody else was faster
 	}
 	if err != nil {
 		return stopping(err)
@@ -130,17 +128,6 @@ func (o *ops) lingers(project string) bool {
 	}
 	return slices.ContainsFunc(o.agents.Snapshot(), func(s agent.Status) bool { return gone(s.Name) && s.State != agent.Stopped }) ||
 		slices.ContainsFunc(o.pool.Snapshot(), func(s upstream.Status) bool { return gone(s.Key) && s.State != upstream.Stopped })
-}
-
-func (o *ops) notUp(name string) error {
-	p := &control.Problem{Code: wire.OperationFailed, Message: fmt.Sprintf("no project %q is up", name), Hint: "`harness up` in its directory brings one up"}
-	if all := o.Projects(); len(all) > 0 {
-		p.Hint = "up are:"
-		for _, one := range all {
-			p.Hint += fmt.Sprintf(" %s (%s)", one.Name, one.Path)
-		}
-	}
-	return p
 }
 
 // Projects implements [control.Ops].
