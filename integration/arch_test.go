@@ -38,7 +38,7 @@ type room struct {
 // everything is the import list of the one room that may know all others.
 var everything = []string{
 	"watch", "reconcile", "pkg/config", "pkg/prompt", "pkg/restart", "pkg/proc", "pkg/jsonrpc",
-	"pkg/wire", "pkg/plain", "pkg/durable", "pkg/handover", "pkg/upstream", "pkg/broker", "pkg/bridge", "pkg/control", "pkg/identity", "pkg/agent", "pkg/run", "pkg/adapter", "pkg/facade",
+	"pkg/wire", "pkg/plain", "pkg/durable", "pkg/handover", "pkg/upstream", "pkg/broker", "pkg/bridge", "pkg/control", "pkg/identity", "pkg/agent", "pkg/run", "pkg/adapter", "pkg/facade", "pkg/evidence",
 }
 
 var rooms = map[string]room{
@@ -110,6 +110,11 @@ var rooms = map[string]room{
 		does:  "runs each agent program on a terminal and moves it through its states",
 		knows: []string{"pkg/config", "pkg/proc", "pkg/restart", "pkg/plain"},
 		core:  []string{"machine*.go"},
+	},
+	"pkg/evidence": {
+		does:  "append-only chains of records that anyone can check again, in files that are written once",
+		core:  []string{"*.go"},
+		shell: []string{"dir.go", "ledger.go"},
 	},
 	"pkg/run": {
 		does:  "keeps what was run: the output and the end of every spawn",
@@ -192,7 +197,7 @@ var libraries = map[string]library{
 	"github.com/gowebpki/jcs":          {[]string{"pkg/ledger"}, "RFC 8785: what is signed, in one form"},
 	"github.com/google/renameio":       {[]string{"pkg/durable"}, "state files replaced atomically"},
 	"golang.org/x/term":                {[]string{"cmd/harness"}, "the user's own terminal, while attached"},
-	"golang.org/x/sys":                 {[]string{"watch", "pkg/proc", "pkg/contract", "pkg/upstream", "pkg/jsonrpc", "pkg/broker", "pkg/control", "pkg/bridge", "pkg/handover", "pkg/daemon", "cmd/harness", "integration/bench"}, "the kernel, beyond package syscall"},
+	"golang.org/x/sys":                 {[]string{"watch", "pkg/proc", "pkg/contract", "pkg/upstream", "pkg/jsonrpc", "pkg/broker", "pkg/control", "pkg/bridge", "pkg/handover", "pkg/daemon", "cmd/harness", "integration/bench", "pkg/evidence"}, "the kernel, beyond package syscall"},
 	"github.com/charmbracelet/x":       {[]string{"pkg/agent"}, "what is on an agent's screen"},
 	"github.com/creack/pty":            {[]string{"pkg/proc"}, "pseudo-terminals"},
 	"github.com/rogpeppe/go-internal":  {nil, "scripts in tests"},
