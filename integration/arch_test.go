@@ -44,7 +44,7 @@ var everything = []string{
 var rooms = map[string]room{
 	"cmd/harness": {
 		does:  "turns argv into one call; one file per command",
-		knows: []string{"pkg/daemon", "pkg/control", "pkg/config", "reconcile", "pkg/bridge", "pkg/wire", "pkg/jsonrpc", "pkg/plain", "pkg/contract", "pkg/ledger", "pkg/delegate", "pkg/durable"},
+		knows: []string{"pkg/daemon", "pkg/control", "pkg/config", "reconcile", "pkg/bridge", "pkg/wire", "pkg/jsonrpc", "pkg/plain", "pkg/run", "pkg/facade", "pkg/contract", "pkg/ledger", "pkg/delegate", "pkg/durable"},
 	},
 	"watch": {
 		does: "says that something it was told to look at may have changed, and nothing more",
@@ -117,8 +117,9 @@ var rooms = map[string]room{
 		shell: []string{"dir.go", "ledger.go"},
 	},
 	"pkg/run": {
-		does:  "keeps what was run: the output and the end of every spawn",
-		knows: []string{"pkg/durable"},
+		does:  "keeps what was run: every spawn with its evidence, and what was asked for once",
+		knows: []string{"pkg/evidence"},
+		core:  []string{"catalog.go", "contract.go", "message.go"},
 	},
 	"pkg/ledger": {
 		does:  "keeps what happened to each contract as a chain of signed entries, and checks such a chain anywhere",
@@ -193,6 +194,7 @@ var libraries = map[string]library{
 	"github.com/mark3labs/mcp-go/mcp":  {[]string{"pkg/broker", "pkg/facade"}, "the protocol's types, for own tools and prompts; never the relay path"},
 	"github.com/thejerf/suture":        {[]string{"watch", "reconcile", "pkg/upstream", "pkg/agent", "pkg/broker", "pkg/control", "pkg/daemon"}, "supervision"},
 	"github.com/spf13/cobra":           {[]string{"cmd/harness"}, "verbs, flags, completion"},
+	"github.com/spf13/pflag":           {[]string{"cmd/harness"}, "the flags of cobra's commands, for the catalog"},
 	"github.com/gofrs/flock":           {[]string{"pkg/daemon", "pkg/control", "pkg/ledger", "pkg/contract"}, "one daemon per state directory, one writer per chain"},
 	"github.com/gowebpki/jcs":          {[]string{"pkg/ledger"}, "RFC 8785: what is signed, in one form"},
 	"github.com/google/renameio":       {[]string{"pkg/durable"}, "state files replaced atomically"},

@@ -17,7 +17,7 @@ import (
 // The tools of the endpoint itself (WHO-3).
 var (
 	readTools  = []string{"get_trajectory", "harness_describe", "harness_list", "harness_logs", "harness_prompts", "list_trajectories"}
-	writeTools = []string{"harness_restart", "harness_start", "harness_stop"}
+	writeTools = []string{"harness_message_ack", "harness_message_progress", "harness_message_steer", "harness_run_launch", "harness_restart", "harness_start", "harness_stop"}
 )
 
 // door is what a harness does for a session that is to descend from it: it runs
@@ -177,6 +177,7 @@ func TestAuthority_OfEveryCallerForEveryToolInEveryScope(t *testing.T) {
 			m.holdsList(cell, c.agent, may)
 			m.holdsReads(cell, c.agent)
 			m.holdsWrites(cell, c.agent, may)
+			m.holdsOnce(cell, c.agent, may)
 			// Each was told when what it is shown became another, and only then.
 			told := 0
 			if c.whose() != "" {
@@ -245,6 +246,24 @@ func (m *authority) holdsWrites(cell string, a *agent, may bool) {
 		}
 		if !r.ok() || after.State != one.then || after.PID == before.PID {
 			m.t.Errorf("%s: %s: it is %s, was process %d and is %d: %s", cell, one.tool, after.State, before.PID, after.PID, r)
+		}
+	}
+}
+
+// holdsOnce demands that what is done once under a key is done, for who may.
+func (m *authority) holdsOnce(cell string, a *agent, may bool) {
+	m.t.Helper()
+	for tool, arguments := range map[string]map[string]any{
+		"harness_run_launch": {"name": "nobody"}, "harness_message_progress": {"run": "none", "body": "x"},
+		"harness_message_steer": {"run": "none", "body": "x"}, "harness_message_ack": {"run": "none", "correlation_id": "x"},
+	} {
+		arguments["idempotency_key"] = cell + tool
+		want := "permission_denied"
+		if may {
+			want = map[bool]string{true: "unknown_harness", false: "unknown_run"}[tool == "harness_run_launch"]
+		}
+		if r := a.call(tool, arguments); r.code() != want {
+			m.t.Errorf("%s: %s: want %s: %s", cell, tool, want, r)
 		}
 	}
 }

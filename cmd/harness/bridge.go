@@ -32,7 +32,7 @@ harness daemon, waits for it where there is none, and outlives it.
 // newMCPCmd documents the bridge; run decides for it before the tree is built.
 func newMCPCmd() *cobra.Command {
 	return &cobra.Command{
-		Use:                "mcp",
+		Use:                "mcp [--socket PATH]",
 		Short:              "Serve MCP on stdin and stdout, for an agent to launch",
 		Long:               strings.TrimPrefix(bridgeUsage, "usage: harness mcp [--socket PATH]\n\n"),
 		DisableFlagParsing: true,

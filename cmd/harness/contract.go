@@ -16,6 +16,7 @@ import (
 	"harness/pkg/control"
 	"harness/pkg/daemon"
 	"harness/pkg/ledger"
+	"harness/pkg/run"
 )
 
 // Exit codes of `harness contract`, beside the general ones.
@@ -61,7 +62,7 @@ func newContractCmd(g *globals, kill <-chan struct{}) *cobra.Command {
 			return cmd.Help()
 		},
 	}
-	cmd.AddCommand(newContractValidateCmd(), newContractRunCmd(g, kill), newContractStatusCmd(g), newContractCancelCmd(g))
+	cmd.AddCommand(read(newContractValidateCmd()), write(newContractRunCmd(g, kill), run.Orchestrator), read(newContractStatusCmd(g)), destroy(newContractCancelCmd(g), run.Orchestrator))
 	return cmd
 }
 

@@ -30,6 +30,10 @@ func newDaemonCmd(g *globals, kill <-chan struct{}) *cobra.Command {
 			if err != nil && os.Getenv("HARNESS_STATE_DIR") == "" && os.Getenv("XDG_STATE_HOME") == "" {
 				return errors.New("HOME is not set, so there is no place for the state; set HOME, or HARNESS_STATE_DIR and HARNESS_CONFIG")
 			}
+			commands, err := catalogOf(cmd.Root())
+			if err != nil {
+				return err
+			}
 			// A collection while everything starts frees next to nothing, and costs
 			// as much as the start of an upstream (PRF-4).
 			percent := debug.SetGCPercent(startPercent)
@@ -37,7 +41,7 @@ func newDaemonCmd(g *globals, kill <-chan struct{}) *cobra.Command {
 			return daemon.Run(cmd.Context(), daemon.Options{
 				Paths: g.paths(), Version: programVersion(), Home: home, Log: cmd.ErrOrStderr(), JSONLog: format == "json",
 				Ready: func() { debug.SetGCPercent(percent) },
-				Kill:  kill,
+				Kill:  kill, Commands: commands,
 			})
 		},
 	}

@@ -13,6 +13,7 @@ import (
 	"harness/pkg/daemon"
 	"harness/pkg/durable"
 	"harness/pkg/ledger"
+	"harness/pkg/run"
 	"harness/pkg/wire"
 )
 
@@ -28,7 +29,7 @@ func newLedgerCmd(g *globals) *cobra.Command {
 			return cmd.Help()
 		},
 	}
-	cmd.AddCommand(newLedgerVerdictCmd(g), newLedgerExportCmd(g), newLedgerListCmd(g), newLedgerVerifyCmd(g), newLedgerKeysCmd(g), newLedgerRotateCmd(g))
+	cmd.AddCommand(read(newLedgerVerdictCmd(g)), read(newLedgerExportCmd(g)), read(newLedgerListCmd(g)), read(newLedgerVerifyCmd(g)), read(newLedgerKeysCmd(g)), write(newLedgerRotateCmd(g), run.Orchestrator))
 	return cmd
 }
 

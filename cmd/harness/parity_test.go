@@ -384,12 +384,16 @@ func (w *twin) tools() []string {
 	w.t.Helper()
 	raw, err := w.boss.request("tools/list", []byte("{}"))
 	var list struct{ Tools []struct{ Name string } }
-	if err != nil || json.Unmarshal(raw, &list) != nil || len(list.Tools) != 9 {
+	if err != nil || json.Unmarshal(raw, &list) != nil || len(list.Tools) < 9 {
 		w.t.Fatalf("%s, %v", raw, err)
 	}
 	var names []string
 	for _, t := range list.Tools {
-		names = append(names, t.Name)
+		// What is done once under a key is the same method for both, whatever
+		// the state of the fleet.
+		if once := strings.HasPrefix(t.Name, "harness_run_") || strings.HasPrefix(t.Name, "harness_message_"); !once {
+			names = append(names, t.Name)
+		}
 	}
 	w.rnd.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
 	return names

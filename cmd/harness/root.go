@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"harness/pkg/plain"
+	"harness/pkg/run"
 )
 
 // newRoot builds the command tree over s. kill is closed when what runs should
@@ -42,18 +43,20 @@ func newRoot(s streams, kill <-chan struct{}) *cobra.Command {
 	g.flags(root)
 	root.Version = programVersion()
 	root.SetVersionTemplate("harness {{.Version}}\n")
+	const lead = run.Orchestrator
 	root.AddCommand(
-		newDaemonCmd(g, kill), newStatusCmd(g), newReloadCmd(g), newValidateCmd(g), newInitCmd(g), newMCPCmd(),
-		newToolsCmd(g), newCallCmd(g), newPromptsCmd(g), newLogsCmd(g), newEventsCmd(g), newDemoCmd(),
-		newListCmd(g), newDescribeCmd(g), newAttachCmd(g),
-		newUpCmd(g), newDownCmd(g), newPsCmd(g), newProfilesCmd(g), newUseCmd(g), newDoctorCmd(g),
-		newUnitsCmd(g, "start", "Start harnesses and upstreams, and wait until they run"),
-		newUnitsCmd(g, "stop", "Stop harnesses and upstreams, and wait until they are stopped"),
-		newUnitsCmd(g, "restart", "Restart harnesses and upstreams, and wait until they run"),
-		newContractCmd(g, kill), newLedgerCmd(g), newServeMCPCmd(g),
-		newVersionCmd(),
+		destroy(newDaemonCmd(g, kill), lead), read(newStatusCmd(g)), write(newReloadCmd(g), lead), read(newValidateCmd(g)), write(newInitCmd(g), lead), read(newMCPCmd()),
+		read(newToolsCmd(g)), destroy(newCallCmd(g), lead, run.Implementation), read(newPromptsCmd(g)), read(newLogsCmd(g)), read(newEventsCmd(g)), write(newDemoCmd(), lead),
+		read(newListCmd(g)), read(newDescribeCmd(g)), destroy(newAttachCmd(g), lead),
+		write(newUpCmd(g), lead), destroy(newDownCmd(g), lead), read(newPsCmd(g)), read(newProfilesCmd(g)), destroy(newUseCmd(g), lead), read(newDoctorCmd(g)),
+		write(newUnitsCmd(g, "start", "Start harnesses and upstreams, and wait until they run"), lead),
+		destroy(newUnitsCmd(g, "stop", "Stop harnesses and upstreams, and wait until they are stopped"), lead),
+		destroy(newUnitsCmd(g, "restart", "Restart harnesses and upstreams, and wait until they run"), lead),
+		write(newRunCmd(g), lead), read(newRunsCmd(g)), newMessageCmd(g),
+		newContractCmd(g, kill), newLedgerCmd(g), read(newServeMCPCmd(g)),
+		read(newVersionCmd()),
 	)
-	root.SetHelpCommand(newHelpCmd(root))
+	root.SetHelpCommand(read(newHelpCmd(root)))
 	refuseOtherShells(root)
 	return root
 }
@@ -65,6 +68,9 @@ func refuseOtherShells(root *cobra.Command) {
 	for _, cmd := range root.Commands() {
 		if cmd.Name() != "completion" {
 			continue
+		}
+		for _, shell := range cmd.Commands() {
+			read(shell)
 		}
 		cmd.Args = cobra.ArbitraryArgs
 		cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -62,7 +62,8 @@ type streams struct {
 	out, err io.Writer
 }
 
-func run(args []string) int {
+// execute turns argv into a command, and returns its exit code.
+func execute(args []string) int {
 	if len(args) > 0 && args[0] == "mcp" {
 		return runBridge(args[1:], os.Getenv)
 	}
@@ -169,8 +170,8 @@ func report(w io.Writer, err error) int {
 		return u.code // all of it was printed
 	}
 	message, code := err.Error(), exitFailed
-	if p, ok := errors.AsType[*control.Problem](err); ok && p.Hint != "" {
-		message += "; " + p.Hint
+	if p, ok := errors.AsType[*control.Problem](err); ok {
+		message = problemText(p)
 	}
 	if errors.Is(err, control.ErrUnreachable) {
 		message, code = err.Error()+"; start it with `harness daemon`", exitUnreachable
@@ -180,6 +181,20 @@ func report(w io.Writer, err error) int {
 	}
 	fmt.Fprintf(w, "harness: %s\n", plain.Text(strings.TrimSpace(message)))
 	return code
+}
+
+// problemText is a refusal in a line. The codes that scripts tell apart are said.
+func problemText(p *control.Problem) string {
+	text := p.Message
+	switch p.Code {
+	case wire.InvalidEvidence, wire.IdempotencyConflict, wire.UnknownRun, wire.OutputLimit:
+		text = string(p.Code) + ": " + text
+	default:
+	}
+	if p.Hint != "" {
+		text += "; " + p.Hint
+	}
+	return text
 }
 
 // usagef returns a fault in how the program was called.

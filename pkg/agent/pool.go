@@ -80,8 +80,9 @@ type Spawn struct {
 
 // Recorder keeps runs.
 type Recorder interface {
-	// Begin notes that a harness is about to be spawned.
-	Begin(harness string, at time.Time) (Run, error)
+	// Begin notes that a harness is about to be spawned. It returns once that
+	// is on the disk (EVI-1).
+	Begin(l config.AgentLaunch, at time.Time) (Run, error)
 }
 
 // Run is one process from spawn to exit. What is written to it is what its
@@ -89,7 +90,10 @@ type Recorder interface {
 type Run interface {
 	io.Writer
 	ID() string
-	End(proc.Exit)
+	// Started notes that the process is there.
+	Started()
+	// End notes how it ended, or why there never was one.
+	End(exit proc.Exit, err error)
 }
 
 // Event is something that happened to a harness, for whoever watches.

@@ -42,15 +42,17 @@ type memoryRun struct {
 	exit *proc.Exit
 }
 
-func (r *memory) Begin(harness string, _ time.Time) (Run, error) {
+func (r *memory) Begin(l config.AgentLaunch, _ time.Time) (Run, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	run := &memoryRun{id: fmt.Sprintf("%s-%d", harness, len(r.runs))}
+	run := &memoryRun{id: fmt.Sprintf("%s-%d", l.Name, len(r.runs))}
 	r.runs = append(r.runs, run)
 	return run, nil
 }
 
 func (r *memoryRun) ID() string { return r.id }
+
+func (r *memoryRun) Started() {}
 
 func (r *memoryRun) Write(p []byte) (int, error) {
 	r.mu.Lock()
@@ -61,7 +63,7 @@ func (r *memoryRun) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (r *memoryRun) End(e proc.Exit) {
+func (r *memoryRun) End(e proc.Exit, _ error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.exit != nil {

@@ -176,6 +176,7 @@ func (u *unit) spawn(e effect) {
 	})
 	u.idle.Go(func() {
 		defer close(l.told)
+		l.run.Started()
 		<-l.proc.Exited()
 		exit := l.proc.Exit()
 		l.spawn.Ended()
@@ -194,7 +195,7 @@ func (u *unit) launch(l config.AgentLaunch) (*life, error) {
 	if err != nil {
 		return nil, err
 	}
-	run, err := u.pool.opt.Runs.Begin(u.name, time.Now())
+	run, err := u.pool.opt.Runs.Begin(l, time.Now())
 	if err != nil {
 		return nil, fmt.Errorf("record the run: %w", err)
 	}
@@ -202,8 +203,9 @@ func (u *unit) launch(l config.AgentLaunch) (*life, error) {
 	env := Environment(u.pool.opt.Env(), file, l.Env)
 	spawn, err := u.pool.opt.Prepare(l, run.ID(), env)
 	if err != nil {
-		run.End(proc.Exit{Code: -1, At: time.Now()})
-		return nil, fmt.Errorf("wire to the endpoint: %w", err)
+		err = fmt.Errorf("wire to the endpoint: %w", err)
+		run.End(proc.Exit{Code: -1, At: time.Now()}, err)
+		return nil, err
 	}
 	size := u.term.measure()
 	p, err := u.pool.opt.Host.Start(proc.Spec{
@@ -211,7 +213,7 @@ func (u *unit) launch(l config.AgentLaunch) (*life, error) {
 	})
 	if err != nil {
 		spawn.Ended()
-		run.End(proc.Exit{Code: -1, At: time.Now()})
+		run.End(proc.Exit{Code: -1, At: time.Now()}, err)
 		return nil, err
 	}
 	spawn.Bound(p.PID(), p.StartTime())
@@ -248,7 +250,7 @@ func (u *unit) finish(number uint64, end func(*proc.Proc)) {
 			<-l.told // the machine hears of an exit before the end
 		default:
 		}
-		l.run.End(exit)
+		l.run.End(exit, nil)
 		u.apply(func(m *machine) { m.gone(number) })
 	})
 }

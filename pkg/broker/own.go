@@ -30,6 +30,8 @@ type OwnTool struct {
 type OwnCall struct {
 	// Scope is the caller's at the time of the call.
 	Scope *Scope
+	// Who is the caller.
+	Who Caller
 
 	s      *session
 	tool   *OwnTool
@@ -45,7 +47,7 @@ var _ Upstream = (*OwnCall)(nil)
 var errNoResult = errors.New("the tool gave no result")
 
 func newOwnCall(s *session, tool *OwnTool) *OwnCall {
-	return &OwnCall{Scope: s.who.Scope(), s: s, tool: tool}
+	return &OwnCall{Scope: s.who.Scope(), Who: s.who, s: s, tool: tool}
 }
 
 // Then has f run once the answer is on its way to the caller, or nobody waits

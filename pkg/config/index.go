@@ -65,12 +65,6 @@ func (x *index) line(p place) int {
 	return 1
 }
 
-// written tells whether the file names p.
-func (x *index) written(p place) bool {
-	_, ok := x.at[p]
-	return ok
-}
-
 // incomplete tells whether the table p lost something to a syntax error, so
 // that a key it lacks may have been lost rather than forgotten.
 func (x *index) incomplete(p place) bool { return x.hurt[p] }

@@ -53,7 +53,6 @@ func (l *loader) load() *Config {
 	l.index, l.faults = s.index, s.remarks
 	l.read(tree, cfg)
 	l.check(cfg)
-	l.warnIdle(cfg)
 	return cfg
 }
 

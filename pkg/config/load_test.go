@@ -180,20 +180,6 @@ func TestLoad_KnowsNoVariableAndNoHomeByDefault(t *testing.T) {
 	}
 }
 
-func TestLoad_WarnsOnceOfWhatThisVersionDoesNotActOn(t *testing.T) {
-	_, warnings, faults := load(goodFile(t, "everything.toml"), config.Global)
-	want := config.Warnings{{
-		File: "/cfg/harness.toml", Line: 47, Key: "harness.reviewer.env_pass",
-		Message: "this version checks env_pass but does not act on it yet",
-	}}
-	if diff := cmp.Diff(want, warnings); diff != "" || len(faults) > 0 {
-		t.Errorf("warnings (-want +got):\n%s\nfaults: %v", diff, faults)
-	}
-	if _, warnings, _ := load("[mcp.up]\ncmd = 'up'\n", config.Global); len(warnings) > 0 {
-		t.Errorf("a file of upstreams alone warns: %v", warnings)
-	}
-}
-
 func TestLoad_WarnsOfWhatIsHardlyMeant(t *testing.T) {
 	_, warnings, faults := load(`
 [mcp.prompts]

@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"log/slog"
 	"net"
@@ -36,6 +37,27 @@ type fakeOps struct {
 }
 
 func (f *fakeOps) Up(_ context.Context, req UpRequest) (*UpResult, error) { return f.up(req) }
+
+// Operate answers with what it was asked, but for what is called refused.
+func (f *fakeOps) Operate(_ context.Context, name string, arguments json.RawMessage, peer Peer) (any, error) {
+	if name == "refused" {
+		return nil, &Problem{Code: wire.IdempotencyConflict, Message: "no"}
+	}
+	return map[string]any{"name": name, "arguments": arguments, "mine": peer.PID == os.Getpid() && peer.UID == os.Getuid()}, nil
+}
+
+// Output writes two pieces, or says that there is no such run.
+func (f *fakeOps) Output(_ context.Context, run string, w io.Writer) error {
+	if run != "r" {
+		return &Problem{Code: wire.UnknownRun, Message: "no such run"}
+	}
+	for _, piece := range []string{"one ", "two"} {
+		if _, err := io.WriteString(w, piece); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 func (f *fakeOps) Down(_ context.Context, project string) error { return f.named("down", project) }
 

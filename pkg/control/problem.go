@@ -46,8 +46,10 @@ func (p *Problem) status() int {
 	switch p.Code {
 	case wire.InvalidArgument, CodeAPIVersion:
 		return http.StatusBadRequest
-	case wire.UnknownHarness, CodeUnknownPath:
+	case wire.UnknownHarness, wire.UnknownRun, CodeUnknownPath:
 		return http.StatusNotFound
+	case wire.IdempotencyConflict:
+		return http.StatusConflict
 	case wire.PermissionDenied:
 		return http.StatusForbidden
 	default:

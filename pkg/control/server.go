@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -57,6 +58,11 @@ type Ops interface {
 	Use(ctx context.Context, profile string) (*UseResult, error)
 	// Attach opens a look at a harness's terminal, which the caller closes.
 	Attach(req AttachRequest) (Terminal, error)
+	// Operate does one of the operations that agents have as tools, or one of
+	// those that only the command line has (MUT-1).
+	Operate(ctx context.Context, name string, arguments json.RawMessage, peer Peer) (any, error)
+	// Output writes what a run prints, until it has ended.
+	Output(ctx context.Context, run string, w io.Writer) error
 	// ServeSession serves an agent on a connection of its own until the agent
 	// is gone or ctx ends, whichever is first. It owns conn and closes it.
 	ServeSession(ctx context.Context, conn *net.UnixConn, hello Hello)
@@ -177,6 +183,8 @@ func (s *Server) handler(alive context.Context) http.Handler {
 	mux.HandleFunc("GET /v1/profiles", s.profiles)
 	mux.HandleFunc("GET /v1/checkup", s.checkup)
 	mux.HandleFunc("POST /v1/use", s.use)
+	mux.HandleFunc("POST /v1/operations/{name}", s.operate)
+	mux.HandleFunc("GET /v1/output", s.output)
 	mux.HandleFunc("GET /v1/attach", func(w http.ResponseWriter, r *http.Request) { s.attach(alive, w, r) })
 	mux.HandleFunc("GET /v1/session", func(w http.ResponseWriter, r *http.Request) { s.session(alive, w, r) })
 	mux.HandleFunc("/", unknownPath)

@@ -36,23 +36,6 @@ type agents interface {
 
 var _ agents = (*agent.Pool)(nil)
 
-// recorder adapts the runs on disk to what a pool records.
-type recorder struct{ store *run.Store }
-
-// Begin implements [agent.Recorder].
-func (r recorder) Begin(harness string, at time.Time) (agent.Run, error) {
-	one, err := r.store.Begin(harness, at)
-	if err != nil {
-		return nil, err
-	}
-	return recorded{one}, nil
-}
-
-type recorded struct{ *run.Run }
-
-// End implements [agent.Run].
-func (r recorded) End(e proc.Exit) { r.Run.End(e.At, e.Code, e.Signal) }
-
 // caller is one session's other end. Whose it is, and what that one may do, is
 // looked up at each request (WHO-2, WHO-3).
 type caller struct {

@@ -1,7 +1,9 @@
 package daemon
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -13,6 +15,7 @@ import (
 	"harness/pkg/broker"
 	"harness/pkg/config"
 	"harness/pkg/control"
+	"harness/pkg/evidence"
 	"harness/pkg/facade"
 	"harness/pkg/identity"
 	"harness/pkg/jsonrpc"
@@ -36,7 +39,11 @@ type daemon struct {
 	agents  *agent.Pool
 	ids     *identity.Store
 	wiring  wiring
+	state   *evidence.Dir
 	runs    *run.Store
+	keys    *run.Keys
+	bounded *bounded
+	self    run.Actor
 	loop    *reconcile.Loop
 	control *control.Server
 }
@@ -56,7 +63,9 @@ func build(opt Options, state *stateDir, level *slog.LevelVar, log *slog.Logger)
 		return nil, fmt.Errorf("find the program of harness itself: %w", err)
 	}
 	d.wiring = wiring{d.ids, exe, opt.Paths.Socket, filepath.Join(state.path, wiredDir), log}
-	d.runs = run.NewStore(filepath.Join(state.path, "runs"), d.limits.keepRuns, log)
+	if err := d.openEvidence(state); err != nil {
+		return nil, err
+	}
 	logs, err := state.sub("logs")
 	if err != nil {
 		return nil, err
@@ -87,20 +96,52 @@ func build(opt Options, state *stateDir, level *slog.LevelVar, log *slog.Logger)
 	d.agents = agent.NewPool(agent.Options{
 		Host: d.host, LogDir: logs, Env: environment, ReadFile: ReadRegular, Logger: log, Server: defaults,
 		FindExe: func(cmd string) (string, error) { return upstream.FindExe(cmd, os.Getenv("PATH")) },
-		Prepare: d.wiring.prepare, Runs: recorder{d.runs},
+		Prepare: d.wiring.prepare, Runs: recorder{d.runs, d.self, log},
 		Changed: func() { d.loop.Wake() }, Event: func(e agent.Event) {
 			tell(log, emit, turn{"harness", e.Name, string(e.State), e.PID, e.Message}, e.Name)
 		},
 	})
+	d.bounded = &bounded{host: d.host, wiring: d.wiring, runs: d.runs, grace: d.limits.stopGrace, log: log, cancels: map[string]context.CancelFunc{}}
 	world := d.world(state, level, emit)
 	d.loop = reconcile.NewLoop(world, d.watcher.Dirty(), state.loadFleet(opt.Paths.Config))
 	ops := &ops{
-		loop: d.loop, loader: world.loader, pool: d.pool, agents: d.agents, runs: d.runs, ids: d.ids, broker: d.broker, watcher: d.watcher, limits: d.limits, saved: d.saver.wait,
+		loop: d.loop, loader: world.loader, pool: d.pool, agents: d.agents, runs: d.runs, keys: d.keys, bounded: d.bounded, self: d.self, ids: d.ids, broker: d.broker, watcher: d.watcher, limits: d.limits, saved: d.saver.wait,
 		paths: opt.Paths, wiring: d.wiring, version: opt.Version, config: opt.Paths.Config, logs: logs, started: time.Now(),
 	}
 	world.own = facade.Tools(ops)
 	d.control = control.NewServer(ops, control.Options{Version: opt.Version, Logger: log, UID: os.Getuid(), Events: hub})
 	return d, nil
+}
+
+// openEvidence opens what is kept of runs, and seals what an earlier daemon left
+// that was killed.
+func (d *daemon) openEvidence(state *stateDir) error {
+	id, err := state.instance()
+	if err != nil {
+		return err
+	}
+	d.self = run.Named(run.Instance, id)
+	knowledge, err := run.NewKnowledge(d.opt.Commands)
+	if err != nil {
+		return err
+	}
+	if d.state, err = state.openEvidence(); err != nil {
+		return err
+	}
+	if d.keys, err = run.OpenKeys(d.state, d.log); err != nil {
+		return err
+	}
+	d.runs, err = run.OpenStore(d.state, time.Now(), run.Options{Keep: d.limits.keepRuns, Log: d.log, Knowledge: knowledge, Self: d.self})
+	return err
+}
+
+// closeEvidence lets go of it. Nothing may be under way any more.
+func (d *daemon) closeEvidence() {
+	for _, c := range []io.Closer{d.runs, d.keys, d.state} {
+		if err := c.Close(); err != nil {
+			d.log.Warn("evidence not closed", "error", err)
+		}
+	}
 }
 
 // world makes what the reconciler acts on.

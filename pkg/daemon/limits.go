@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -38,6 +39,13 @@ func (l *limits) keepRuns() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.server.KeepRuns
+}
+
+// roots are the directories that more than the projects may live under.
+func (l *limits) roots() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.server.Roots)
 }
 
 func (l *limits) stopGrace() time.Duration {

@@ -30,6 +30,9 @@ type ops struct {
 	pool    upstreams
 	agents  agents
 	runs    *run.Store
+	keys    *run.Keys
+	bounded *bounded
+	self    run.Actor
 	ids     *identity.Store
 	broker  *broker.Broker
 	watcher *watch.Watcher

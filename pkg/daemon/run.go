@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"harness/pkg/control"
+	"harness/pkg/run"
 )
 
 // Options is what a daemon runs on.
@@ -20,6 +21,9 @@ type Options struct {
 	Home    string    // the home directory, "" when it is not known
 	Log     io.Writer // one record a line (FIL-4)
 	JSONLog bool
+	// Commands are those of the program, for whoever asks what it can be told
+	// (RES-2).
+	Commands run.Catalog
 	// Ready is called once the socket answers and the first generation is in
 	// force; nil for nobody.
 	Ready func()
@@ -64,6 +68,7 @@ func Run(ctx context.Context, opt Options) error {
 	if err != nil {
 		return err
 	}
+	defer d.closeEvidence()
 	defer d.host.Close()
 	if err := d.reap(ctx); err != nil {
 		return unlessStopped(ctx, err)
@@ -112,7 +117,7 @@ func (d *daemon) serve(ctx context.Context, listener *net.UnixListener) error {
 	upstreams := begin(ctx, "upstreams", d.log, d.pool)
 	defer d.stop(upstreams)
 	defer d.saver.flush() // what the engine left
-	harnesses := begin(ctx, "harnesses", d.log, d.agents)
+	harnesses := begin(ctx, "harnesses", d.log, d.agents, d.bounded)
 	defer d.stop(harnesses)
 	engine := begin(ctx, "engine", d.log, d.saver, d.watcher, d.loop)
 	defer d.stop(engine)

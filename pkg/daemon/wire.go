@@ -29,8 +29,9 @@ type wiring struct {
 }
 
 // wire says how a harness is started, in that environment, so that its agent
-// has the endpoint (WHO-4). It starts and writes nothing.
-func (w wiring) wire(l config.AgentLaunch, env []string) adapter.Wiring {
+// has the endpoint (WHO-4). slot names the place of its files, of which each
+// process that runs has its own. It starts and writes nothing.
+func (w wiring) wire(l config.AgentLaunch, slot string, env []string) adapter.Wiring {
 	if !l.MCPBridge {
 		return adapter.Wiring{Args: l.Args, How: "not wired: mcp_bridge = false"}
 	}
@@ -41,7 +42,7 @@ func (w wiring) wire(l config.AgentLaunch, env []string) adapter.Wiring {
 	}
 	return adapter.Find(l.Adapter, l.Cmd, l.Args).Wire(adapter.Launch{
 		Name: l.Name, Env: vars, Workdir: l.Workdir, Bridge: []string{w.exe, "mcp", "--socket", w.socket},
-		Dir: w.private(l.Name), ReadFile: ReadRegular, RootOnly: adapter.RootOnly,
+		Dir: w.private(slot), ReadFile: ReadRegular, RootOnly: adapter.RootOnly,
 	})
 }
 
@@ -52,20 +53,25 @@ func (w wiring) plan(l config.AgentLaunch) adapter.Wiring {
 	if err != nil {
 		file = nil
 	}
-	return w.wire(l, agent.Environment(environment(), file, l.Env))
+	return w.wire(l, l.Name, agent.Environment(environment(), file, l.Env))
 }
 
-// private is the directory of one harness's files, while it runs.
-func (w wiring) private(name string) string {
-	return filepath.Join(w.dir, url.PathEscape(name))
+// private is the directory of one process's files, while it runs.
+func (w wiring) private(slot string) string {
+	return filepath.Join(w.dir, url.PathEscape(slot))
 }
 
 // prepare wires a spawn and gives it its identity (WHO-1). The token is in its
 // environment and nowhere else.
 func (w wiring) prepare(l config.AgentLaunch, runID string, env []string) (agent.Spawn, error) {
-	how := w.wire(l, env)
-	if err := w.write(l.Name, how.Files); err != nil {
-		w.clear(l.Name)
+	return w.prepareIn(l, l.Name, runID, env)
+}
+
+// prepareIn is prepare of a process that may be one of several of its harness.
+func (w wiring) prepareIn(l config.AgentLaunch, slot, runID string, env []string) (agent.Spawn, error) {
+	how := w.wire(l, slot, env)
+	if err := w.write(slot, how.Files); err != nil {
+		w.clear(slot)
 		return agent.Spawn{}, err
 	}
 	badge := w.ids.Begin(l.Name, runID)
@@ -80,24 +86,24 @@ func (w wiring) prepare(l config.AgentLaunch, runID string, env []string) (agent
 	return agent.Spawn{
 		Args: how.Args, Env: vars,
 		Bound: func(pid int, start uint64) { badge.Bind(identity.Process{PID: pid, Start: start}) },
-		Ended: func() { badge.End(); w.clear(l.Name) },
+		Ended: func() { badge.End(); w.clear(slot) },
 	}, nil
 }
 
 // write puts the files of a wiring where it says that they are.
-func (w wiring) write(name string, files []adapter.File) error {
+func (w wiring) write(slot string, files []adapter.File) error {
 	for _, f := range files {
-		if err := durable.Write(filepath.Join(w.private(name), f.Name), f.Data); err != nil {
+		if err := durable.Write(filepath.Join(w.private(slot), f.Name), f.Data); err != nil {
 			return fmt.Errorf("write what its agent reads: %w", err)
 		}
 	}
 	return nil
 }
 
-// clear removes the files of one harness: each spawn makes its own.
-func (w wiring) clear(name string) {
-	if err := os.RemoveAll(w.private(name)); err != nil {
-		w.log.Warn("files of a wiring not removed", "harness", name, "error", err)
+// clear removes the files of one process: each spawn makes its own.
+func (w wiring) clear(slot string) {
+	if err := os.RemoveAll(w.private(slot)); err != nil {
+		w.log.Warn("files of a wiring not removed", "of", slot, "error", err)
 	}
 }
 

@@ -193,11 +193,11 @@ func TestWorld_ReportsEachThingOnce(t *testing.T) {
 		expect("as before", "load||the files are in force")
 		o.edit(oneUpstream + "# nothing\n")
 		expect("no meaning")
-		o.edit(oneUpstream + "[harness.a]\ncmd = \"sh\"\nenv_pass = [\"A\"]\n")
+		o.edit(oneUpstream + "[harness.a]\ncmd = \"sh\"\nmcp = [\"pu\"]\n")
 		if got := o.told(); len(got) != 4 || !strings.HasPrefix(got[0], "warning||") || got[1] != "load||the files are in force" || got[3] != "step|a|publish harness a: added" {
 			t.Errorf("with a warning: %q", got)
 		}
-		o.edit(oneUpstream + "[harness.a]\ncmd = \"sh\"\nenv_pass = [\"A\"]\n# nothing\n")
+		o.edit(oneUpstream + "[harness.a]\ncmd = \"sh\"\nmcp = [\"pu\"]\n# nothing\n")
 		expect("the same warning")
 	})
 }

@@ -26,7 +26,12 @@ type Fault struct {
 	Message string // never what is in the entry
 	// Torn is true where the entry is what a crash leaves of the last one.
 	Torn bool
+
+	missing bool
 }
+
+// Missing reports whether the entry is not there at all.
+func (f *Fault) Missing() bool { return f.missing }
 
 // Error implements error.
 func (f *Fault) Error() string { return f.Entry + ": " + f.Message }

@@ -217,7 +217,21 @@ func (d *Dir) Write(name string, data []byte) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(sync(), d.Sync())
+	return Together(sync, d.Sync)
+}
+
+// Replace makes data the content of a file that is no evidence, 0600: whole, but
+// not at once on the disk. aside is the name of the file until then.
+func (d *Dir) Replace(name, aside string, data []byte) error {
+	f, err := d.open(aside, unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC, openMode)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err := errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	return d.at(func(fd int) error { return unix.Renameat(fd, aside, fd, name) })
 }
 
 // Sync has the names in the directory on the disk.
@@ -277,17 +291,10 @@ func (i Info) like(mode fs.FileMode) string {
 
 // List returns what is directly in the directory, by name.
 func (d *Dir) List() ([]Info, error) {
-	// A second descriptor has a place of its own to read from.
-	f, err := d.open(".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	names, err := d.Names()
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	names, err := f.Readdirnames(-1)
-	if err != nil {
-		return nil, err
-	}
-	slices.Sort(names)
 	list := make([]Info, len(names))
 	for i, name := range names {
 		var st unix.Stat_t
@@ -359,7 +366,7 @@ func (d *Dir) Read(rel string, limit int64) ([]byte, Info, error) {
 func (d *Dir) ReadSealed(rel string, limit int64) ([]byte, error) {
 	data, info, err := d.Read(rel, limit)
 	if err != nil {
-		return nil, &Fault{Entry: rel, Message: reason(err)}
+		return nil, &Fault{Entry: rel, Message: reason(err), missing: errors.Is(err, fs.ErrNotExist)}
 	}
 	if wrong := info.Sealed(); wrong != "" {
 		return nil, &Fault{Entry: rel, Message: wrong}
@@ -406,4 +413,45 @@ func (d *Dir) Remove(name string) error {
 	}
 	defer root.Close()
 	return root.RemoveAll(name)
+}
+
+// Names returns the names of what is directly in the directory, sorted.
+func (d *Dir) Names() ([]string, error) {
+	// A second descriptor has a place of its own to read from.
+	f, err := d.open(".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	names, err := f.Readdirnames(-1)
+	slices.Sort(names)
+	return names, err
+}
+
+// Seal makes a file that was written to one that is sealed.
+func (d *Dir) Seal(rel string) error {
+	f, _, err := d.OpenFile(rel)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Chmod(sealedMode), f.Sync(), f.Close())
+}
+
+// Truncate cuts a file to a size.
+func (d *Dir) Truncate(rel string, size int64) error {
+	f, err := d.open(rel, unix.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Truncate(size), f.Sync(), f.Close())
+}
+
+// Discard removes a file directly below that is no evidence. One that is not
+// there is no error.
+func (d *Dir) Discard(name string) error {
+	err := d.at(func(fd int) error { return unix.Unlinkat(fd, name, 0) })
+	if err != nil && !errors.Is(err, unix.ENOENT) {
+		return &fs.PathError{Op: "remove", Path: name, Err: err}
+	}
+	return nil
 }

@@ -168,3 +168,33 @@ func (l *Ledger) Head() Head {
 
 // Close lets go of the directory.
 func (l *Ledger) Close() error { return l.dir.Close() }
+
+// Begin is Append of the first record to a directory that nobody knows of yet:
+// it is on the disk once the returned function was called.
+func (l *Ledger) Begin(typ string, at time.Time, body any) (Record, func() error, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e, next, err := l.head.Append(typ, at, body)
+	if err != nil {
+		return Record{}, nil, err
+	}
+	sync, err := l.dir.Put(e.Name, e.Data)
+	if err != nil {
+		l.broken = err
+		return Record{}, nil, fmt.Errorf("write a record: %w", err)
+	}
+	r, _, err := l.head.Check(e)
+	l.head = next
+	return r, func() error { return Together(sync, l.dir.Sync) }, err
+}
+
+// Together does all at once, and returns what went wrong.
+func Together(all ...func() error) error {
+	errs := make([]error, len(all))
+	var wg sync.WaitGroup
+	for i, one := range all {
+		wg.Go(func() { errs[i] = one() })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}

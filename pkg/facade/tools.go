@@ -41,6 +41,8 @@ type Ops interface {
 	Restart(ctx context.Context, names []string) ([]control.UnitState, error)
 	Runs(harness, after string, n int) (runs []run.Info, next string, err error)
 	Transcript(id string, offset int64) (text []byte, next int64, err error)
+	// Perform does one of the tools whose arguments are the operation's own.
+	Perform(ctx context.Context, name string, arguments json.RawMessage, who broker.Caller) (any, error)
 }
 
 // request is what a tool may be given; each takes some of it.
@@ -64,6 +66,8 @@ type tool struct {
 	takes      map[string]string // the schemas of its arguments, by name
 	needs      []string          // those of them it cannot do without
 	do         handler
+	// own is true where the operation reads the arguments itself.
+	own bool
 }
 
 // The schemas of arguments.
@@ -80,7 +84,7 @@ const (
 
 // table is every tool there is.
 func table(ops Ops) []tool {
-	return []tool{
+	return append(operations(), []tool{
 		{name: "harness_list", does: "List the harnesses (supervised agents) of this machine and how each is.", do: func(context.Context, *broker.OwnCall, request) (any, error) {
 			return control.HarnessList{Harnesses: ops.List("")}, nil
 		}},
@@ -109,14 +113,18 @@ func table(ops Ops) []tool {
 		{name: "harness_start", does: "Start a harness and wait until it runs.", write: true, takes: map[string]string{"name": aHarness}, needs: []string{"name"}, do: act(ops, ops.Start, "running", false)},
 		{name: "harness_stop", does: "Stop a harness. Stopping yourself is answered first.", write: true, takes: map[string]string{"name": aHarness}, needs: []string{"name"}, do: act(ops, ops.Stop, "stopped", true)},
 		{name: "harness_restart", does: "Restart a harness. Restarting yourself is answered first.", write: true, takes: map[string]string{"name": aHarness}, needs: []string{"name"}, do: act(ops, ops.Restart, "running", true)},
-	}
+	}...)
 }
 
 // Tools returns the tools over ops.
 func Tools(ops Ops) []broker.OwnTool {
 	var all []broker.OwnTool
 	for _, t := range table(ops) {
-		all = append(all, broker.OwnTool{Tool: t.define(), Write: t.write, Handle: t.handle})
+		handle := t.handle
+		if t.own {
+			handle = t.perform(ops)
+		}
+		all = append(all, broker.OwnTool{Tool: t.define(), Write: t.write, Handle: handle})
 	}
 	return all
 }
@@ -137,7 +145,7 @@ func (t tool) define() mcp.Tool {
 	}
 	def := mcp.NewToolWithRawSchema(t.name, t.does, raw)
 	mcp.WithReadOnlyHintAnnotation(!t.write)(&def)
-	mcp.WithDestructiveHintAnnotation(t.write && t.name != "harness_start")(&def)
+	mcp.WithDestructiveHintAnnotation(t.write && !t.own && t.name != "harness_start")(&def)
 	mcp.WithRawOutputSchema(json.RawMessage(`{"type":"object"}`))(&def)
 	return def
 }
@@ -149,6 +157,19 @@ func (t tool) handle(ctx context.Context, call *broker.OwnCall, arguments json.R
 		return nil, err
 	}
 	v, err := t.do(ctx, call, r)
+	return t.show(v, err)
+}
+
+// perform makes the handler of a tool whose operation reads the arguments.
+func (t tool) perform(ops Ops) func(context.Context, *broker.OwnCall, json.RawMessage) (*mcp.CallToolResult, error) {
+	return func(ctx context.Context, call *broker.OwnCall, arguments json.RawMessage) (*mcp.CallToolResult, error) {
+		v, err := ops.Perform(ctx, t.name, arguments, call.Who)
+		return t.show(v, err)
+	}
+}
+
+// show makes the result of what a tool gave.
+func (t tool) show(v any, err error) (*mcp.CallToolResult, error) {
 	if err != nil {
 		return nil, explain(err)
 	}

@@ -86,6 +86,11 @@ func (p *paper) Transcript(id string, offset int64) ([]byte, int64, error) {
 	return []byte("a\x1b[31m\r\nb"), offset + 7, nil
 }
 
+func (p *paper) Perform(_ context.Context, name string, arguments json.RawMessage, _ broker.Caller) (any, error) {
+	p.did = append(p.did, name+" "+string(arguments))
+	return map[string]bool{"done": true}, nil
+}
+
 // call calls a tool as the harness a.
 func call(t *testing.T, ops Ops, name, arguments string) (*mcp.CallToolResult, error) {
 	t.Helper()
@@ -103,6 +108,7 @@ func TestTools_AreTheseAndSayWhatTheyDo(t *testing.T) {
 	want := map[string]bool{ // whether it writes
 		"harness_list": false, "harness_describe": false, "harness_logs": false, "harness_prompts": false, "list_trajectories": false,
 		"get_trajectory": false, "harness_start": true, "harness_stop": true, "harness_restart": true,
+		RunLaunch: true, MessageProgress: true, MessageSteer: true, MessageAck: true,
 	}
 	got := map[string]bool{}
 	for _, tool := range Tools(&paper{}) {
@@ -139,6 +145,7 @@ func TestTools_ShowWhatTheOperationReturns(t *testing.T) {
 		{"harness_logs", `{"name":"a","lines":2}`, `"name":"a","lines":["line 0`},
 		{"harness_prompts", `{}`, `{"prompts":[{"name":"p"`},
 		{"harness_prompts", `{"name":"p","arguments":{"who":"me"}}`, `{"name":"p","text":"shop me"}`},
+		{RunLaunch, `{"name":"a","extra":1}`, `"done":true`}, // what it takes is the operation's to say
 		{"list_trajectories", `{"name":"a","after":"z","limit":7}`, `"id":"a|z|7"`},
 		{"get_trajectory", `{"id":"r","offset":1}`, `"text":"a\\x1b[31m\nb","next_offset":8`},
 		{"harness_start", `{"name":"a"}`, `{"units":[{"name":"a","state":"running"`},

@@ -3,21 +3,15 @@ package run
 import (
 	"crypto/rand"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
-	"os"
-	"path/filepath"
-	"regexp"
 	"slices"
 	"sync"
 	"time"
-	"unicode/utf8"
 
-	"harness/pkg/durable"
+	"harness/pkg/evidence"
 )
 
 const (
@@ -28,162 +22,140 @@ const (
 
 	// settleWithin is how long a page waits for what was printed before.
 	settleWithin = time.Second
+)
 
-	outputFile = "output.log"
-	statusFile = "status.json"
+// What a run has on disk, in its directory (EVI-1).
+const (
+	contractFile = "launch-contract.json"
+	catalogFile  = "command-catalog.json"
+	cardFile     = "command-card.md"
+	receiptsDir  = "receipts"
+	messagesFile = "messages.jsonl"
+	outputFile   = "output.log"
+	statusFile   = "status.json"
+	statusNew    = "status.json.new" // while it is replaced
+	finalFile    = "final-receipt.json"
+	tornDir      = "torn"
+)
+
+// What the state directory has of runs.
+const (
+	runsDir      = "runs"
+	asideDir     = "runs-aside"   // what began to be a run and never was one
+	retentionDir = "retention"    // holds the chain of what was removed
+	removedDir   = "removed-runs" // that chain
 )
 
 // ErrUnknown is what is returned for a run that there is not.
 var ErrUnknown = errors.New("no such run")
 
-// The states of a run.
-const (
-	Running = "running"
-	Exited  = "exited"
-)
-
-// Info is one run as far as it is known. One that has exited without an end is
-// of a daemon that was killed: its process ended with it (LIF-4), unseen.
-type Info struct {
-	ID        string     `json:"id"`
-	Harness   string     `json:"harness"`
-	State     string     `json:"state"` // running or exited
-	StartedAt time.Time  `json:"started_at"`
-	EndedAt   *time.Time `json:"ended_at"`  // null while it runs, and where nobody saw the end
-	ExitCode  *int       `json:"exit_code"` // null where a signal ended it
-	Signal    *string    `json:"signal"`
-	Bytes     int64      `json:"bytes"` // of its output that was kept
+// Options is what a [Store] needs from outside.
+type Options struct {
+	// Keep says how many runs of each harness are kept.
+	Keep func() int
+	Log  *slog.Logger
+	// Knowledge is sealed with each run.
+	Knowledge *Knowledge
+	// Self is the actor of what nobody asked for.
+	Self Actor
+	// Changed says that a run is not as it was; nil for nobody. It must neither
+	// block nor call the store.
+	Changed func(id string)
 }
 
-// Store is the runs of one state directory.
+// Store is the runs of one state directory, whose only writer it is.
 type Store struct {
-	dir  string
-	keep func() int
-	log  *slog.Logger
+	opt       Options
+	state     *evidence.Dir
+	dir       *evidence.Dir
+	retention *evidence.Ledger
+	removals  sync.WaitGroup
+	surveying sync.Mutex // held to learn whose the runs are
 
-	mu   sync.Mutex
-	live map[string]*Run
-	last time.Time           // of the newest id
-	kept map[string][]string // the ids of each harness, oldest first; nil until they were read
+	mu       sync.Mutex
+	live     map[string]*Run
+	last     time.Time // of the newest id
+	all      []string  // every id on the disk or live, oldest first
+	kept     map[string][]string
+	surveyed bool
+	read     map[string]cached
 }
 
-// NewStore keeps runs below dir, of each harness the newest keep().
-func NewStore(dir string, keep func() int, log *slog.Logger) *Store {
-	return &Store{dir: dir, keep: keep, log: log, live: map[string]*Run{}}
-}
-
-// Run is one spawn under way.
-type Run struct {
-	store *Store
-	path  string
-
-	mu     sync.Mutex
-	info   Info
-	file   *os.File // of its output; nil once it has ended
-	output output
-}
-
-// Begin makes the directory of a run that is about to begin, and removes the
-// oldest of the harness beyond what is kept.
-func (s *Store) Begin(harness string, at time.Time) (*Run, error) {
-	r, old := s.add(harness, at)
-	if err := r.create(); err != nil {
-		s.forget(r)
-		return nil, err
+// OpenStore opens the runs of a state directory, which is shared, and ends those
+// that a daemon left that was killed (EVI-3). now is the time of that end.
+func OpenStore(state *evidence.Dir, now time.Time, opt Options) (*Store, error) {
+	if opt.Changed == nil {
+		opt.Changed = func(string) {}
 	}
-	s.remove(old)
-	return r, nil
+	s := &Store{opt: opt, state: state, live: map[string]*Run{}, kept: map[string][]string{}, read: map[string]cached{}}
+	var err error
+	if s.dir, err = state.Ensure(runsDir); err != nil {
+		return nil, fmt.Errorf("open the runs: %w", err)
+	}
+	if err := s.openRetention(now); err != nil {
+		return nil, errors.Join(fmt.Errorf("open the record of removed runs: %w", err), s.dir.Close())
+	}
+	if err := s.index(); err != nil {
+		return nil, errors.Join(err, s.retention.Close(), s.dir.Close())
+	}
+	s.recover(now)
+	return s, nil
 }
 
-// add numbers a run, and returns the ids of those that are kept no longer.
-func (s *Store) add(harness string, at time.Time) (r *Run, old []string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.kept == nil {
-		old = s.surveyLocked()
-	}
-	id := s.numberLocked(at)
-	r = &Run{store: s, path: filepath.Join(s.dir, id), info: Info{ID: id, Harness: harness, State: Running, StartedAt: at.UTC()}}
-	s.live[id] = r
-	all := append(s.kept[harness], id)
-	beyond := max(len(all)-max(s.keep(), 1), 0)
-	var kept []string
-	for i, id := range all {
-		if i < beyond && s.live[id] == nil {
-			old = append(old, id)
-		} else {
-			kept = append(kept, id)
-		}
-	}
-	s.kept[harness] = kept
-	return r, old
-}
-
-// create makes what a run has on disk when it begins.
-func (r *Run) create() (err error) {
-	if err := os.MkdirAll(r.path, 0o700); err != nil {
-		return fmt.Errorf("make the run's directory: %w", err)
-	}
-	r.file, err = os.OpenFile(filepath.Join(r.path, outputFile), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+// openRetention opens the chain of what was removed.
+func (s *Store) openRetention(now time.Time) error {
+	parent, err := s.state.Ensure(retentionDir)
 	if err != nil {
-		return fmt.Errorf("make the run's output: %w", err)
+		return err
 	}
-	r.output.to = r.file
-	if err := r.save(); err != nil {
-		return errors.Join(err, r.file.Close())
-	}
-	return nil
-}
-
-// forget takes back a run that could not begin.
-func (s *Store) forget(r *Run) {
-	s.mu.Lock()
-	id, harness := r.info.ID, r.info.Harness
-	delete(s.live, id)
-	s.kept[harness] = slices.DeleteFunc(s.kept[harness], func(one string) bool { return one == id })
-	s.mu.Unlock()
-	s.remove([]string{id})
-}
-
-// remove removes runs from the disk.
-func (s *Store) remove(ids []string) {
-	for _, id := range ids {
-		if err := os.RemoveAll(filepath.Join(s.dir, id)); err != nil {
-			s.log.Warn("old run not removed", "run", id, "error", err)
-		}
-	}
-}
-
-// surveyLocked reads which runs there are, once: what begins later is known. It
-// returns the ids of what never began. One that is torn is left alone.
-func (s *Store) surveyLocked() (never []string) {
-	s.kept = map[string][]string{}
-	ids, err := s.ids()
+	defer parent.Close()
+	made, err := parent.Ensure(removedDir)
 	if err != nil {
-		s.log.Warn("old runs are not known", "error", err)
-		return nil
+		return err
 	}
-	for _, id := range ids {
-		var info Info
-		switch data, err := os.ReadFile(filepath.Join(s.dir, id, statusFile)); {
-		case errors.Is(err, fs.ErrNotExist):
-			never = append(never, id)
-		case err == nil && json.Unmarshal(data, &info) == nil:
-			s.kept[info.Harness] = append(s.kept[info.Harness], id)
+	made.Close()
+	var torn *evidence.Torn
+	s.retention, _, torn, err = evidence.OpenLedger(parent, removedDir, "removed runs", now)
+	if torn != nil {
+		s.opt.Log.Warn("torn record set aside", "entry", torn.Entry, "aside", torn.Aside)
+	}
+	return err
+}
+
+// Close waits for what is being removed. Runs under way must have ended.
+func (s *Store) Close() error {
+	s.removals.Wait()
+	return errors.Join(s.retention.Close(), s.dir.Close())
+}
+
+// index reads which runs there are, once: what begins later is known.
+func (s *Store) index() error {
+	infos, err := s.dir.Names()
+	if err != nil {
+		return fmt.Errorf("list the runs: %w", err)
+	}
+	for _, name := range infos {
+		if Known(name) {
+			s.all = append(s.all, name)
 		}
-		if at, err := time.Parse(idTime, id[:len(idTime)]); err == nil && at.After(s.last) {
+	}
+	if len(s.all) > 0 {
+		newest := s.all[len(s.all)-1]
+		if at, err := time.Parse(idTime, newest[:len(idTime)]); err == nil {
 			s.last = at
 		}
 	}
-	return never
+	return nil
 }
 
 // idTime is how an id begins.
 const idTime = "20060102T150405.000000"
 
-// numberLocked returns an id that is after every one before, also where the
-// clock was set back.
-func (s *Store) numberLocked(at time.Time) string {
+// NewID returns an id that is after every one before, also where the clock was
+// set back.
+func (s *Store) NewID(at time.Time) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	at = at.UTC().Truncate(time.Microsecond) // and without its monotonic part
 	if !at.After(s.last) {
 		at = s.last.Add(time.Microsecond)
@@ -195,180 +167,198 @@ func (s *Store) numberLocked(at time.Time) string {
 	return at.Format(idTime) + "-" + hex.EncodeToString(b[:])
 }
 
-// known reports whether id could be one of ours, and so a path.
-func known(id string) bool {
-	ok, err := regexp.MatchString(`^\d{8}T\d{6}\.\d{6}-[0-9a-f]{8}$`, id)
-	return ok && err == nil
-}
-
-// ID returns the run's id.
-func (r *Run) ID() string { return r.info.ID }
-
-// Write keeps what was printed, up to a limit. It always takes all of p, and
-// never waits.
-func (r *Run) Write(p []byte) (int, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if room := limit - r.info.Bytes; r.file != nil && room > 0 {
-		kept := p[:min(int64(len(p)), room)]
-		r.info.Bytes += int64(len(kept))
-		r.output.add(kept)
+// Known reports whether id could be one of ours, and so a path.
+func Known(id string) bool {
+	const shape = "00000000T000000.000000-xxxxxxxx"
+	if len(id) != len(shape) {
+		return false
 	}
-	return len(p), nil
+	for i := range len(shape) {
+		digit := id[i] >= '0' && id[i] <= '9'
+		switch shape[i] {
+		case '0':
+			if !digit {
+				return false
+			}
+		case 'x':
+			if !digit && (id[i] < 'a' || id[i] > 'f') {
+				return false
+			}
+		default:
+			if id[i] != shape[i] {
+				return false
+			}
+		}
+	}
+	return true
 }
 
-// End notes how the run ended. From now on its output does not change.
-func (r *Run) End(at time.Time, code int, signal string) {
-	r.mu.Lock()
-	file := r.file
-	r.file = nil
-	r.mu.Unlock()
-	if file == nil {
+// enter adds a run that is about to be.
+func (s *Store) enter(r *Run) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at, there := slices.BinarySearch(s.all, r.id)
+	if there {
+		return fmt.Errorf("begin a run: %w", fs.ErrExist)
+	}
+	s.all = slices.Insert(s.all, at, r.id)
+	s.live[r.id] = r
+	if s.surveyed {
+		s.kept[r.contract.Harness] = append(s.kept[r.contract.Harness], r.id)
+	}
+	return nil
+}
+
+// leave takes out what is no run any more.
+func (s *Store) leave(id, harness string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.live, id)
+	delete(s.read, id)
+	if at, there := slices.BinarySearch(s.all, id); there {
+		s.all = slices.Delete(s.all, at, at+1)
+	}
+	s.kept[harness] = slices.DeleteFunc(s.kept[harness], func(one string) bool { return one == id })
+}
+
+// settle notes that a run has ended, and removes beside it the oldest of its
+// harness beyond what is kept: each as a whole.
+func (s *Store) settle(r *Run) {
+	s.survey()
+	s.mu.Lock()
+	delete(s.live, r.id)
+	harness := r.contract.Harness
+	all := s.kept[harness]
+	beyond := max(len(all)-max(s.opt.Keep(), 1), 0)
+	var old []string
+	for _, id := range all[:beyond] {
+		if s.live[id] == nil {
+			old = append(old, id)
+		}
+	}
+	s.mu.Unlock()
+	if len(old) > 0 {
+		s.removals.Go(func() { s.retire(harness, old) })
+	}
+}
+
+// survey learns whose each run is, once.
+func (s *Store) survey() {
+	s.surveying.Lock()
+	defer s.surveying.Unlock()
+	s.mu.Lock()
+	known, ids := s.surveyed, slices.Clone(s.all)
+	s.mu.Unlock()
+	if known {
 		return
 	}
-	written, err := r.output.settle(0)
-	err = errors.Join(err, file.Chmod(0o400), file.Sync(), file.Close())
-	at = at.UTC()
-	r.mu.Lock()
-	r.info.State, r.info.EndedAt, r.info.Bytes = Exited, &at, written
-	if signal != "" {
-		r.info.Signal = &signal
-	} else {
-		r.info.ExitCode = &code
+	owners := map[string]string{}
+	for _, id := range ids {
+		c, err := s.contractOf(id)
+		if err != nil {
+			s.opt.Log.Warn("a run's evidence is not valid; it is kept", "run", id, "error", err)
+			continue
+		}
+		owners[id] = c.Harness
 	}
-	r.mu.Unlock()
-	if err = errors.Join(err, r.save()); err != nil {
-		r.store.log.Warn("end of a run not kept", "run", r.info.ID, "error", err)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.surveyed = true
+	for _, id := range s.all {
+		harness, known := owners[id]
+		if r := s.live[id]; r != nil {
+			harness, known = r.contract.Harness, true
+		}
+		if known {
+			s.kept[harness] = append(s.kept[harness], id)
+		}
 	}
-	r.store.mu.Lock()
-	defer r.store.mu.Unlock()
-	delete(r.store.live, r.info.ID)
 }
 
-// save writes what is known of the run.
-func (r *Run) save() error {
-	data, err := json.Marshal(r.info)
-	if err != nil {
-		return fmt.Errorf("encode the run: %w", err)
+// removed is the record of a run that was removed.
+type removed struct {
+	Run                string  `json:"run"`
+	Harness            string  `json:"harness"`
+	FinalReceiptSHA256 *string `json:"final_receipt_sha256"` // null where it could not be verified
+	Reason             string  `json:"reason"`
+}
+
+// retire removes runs from the disk, and records each before.
+func (s *Store) retire(harness string, ids []string) {
+	for _, id := range ids {
+		record := removed{Run: id, Harness: harness, Reason: "keep_runs"}
+		if v, err := s.view(id); err == nil {
+			record.FinalReceiptSHA256 = v.info.FinalReceiptSHA256
+		}
+		s.leave(id, harness)
+		if _, err := s.retention.Append("removed", time.Now(), record); err != nil {
+			s.opt.Log.Warn("old run not removed: that could not be recorded", "run", id, "error", err)
+			continue
+		}
+		if err := s.dir.Remove(id); err != nil {
+			s.opt.Log.Warn("old run not removed", "run", id, "error", err)
+		}
 	}
-	return durable.Write(filepath.Join(r.path, statusFile), append(data, '\n'))
 }
 
 // List returns at most n runs, newest first, of one harness or of all (""),
 // those before the id after; and what to give as after to go on, "" at the end.
+// One whose evidence is not valid is an error, and nothing is returned.
 func (s *Store) List(harness, after string, n int) (runs []Info, next string, err error) {
-	ids, err := s.ids()
-	if err != nil {
-		return nil, "", err
+	if after != "" && !Known(after) {
+		return nil, "", fmt.Errorf("list the runs: %w", ErrUnknown)
 	}
-	for _, id := range slices.Backward(ids) {
-		if after != "" && id >= after {
+	for _, id := range s.before(after) {
+		if harness != "" && !s.of(id, harness) {
 			continue
-		}
-		info, err := s.Info(id)
-		if err != nil || harness != "" && info.Harness != harness {
-			continue // a torn one is no run; another daemon may be removing it
 		}
 		if len(runs) == n {
 			return runs, runs[n-1].ID, nil
+		}
+		info, err := s.Info(id)
+		if errors.Is(err, ErrUnknown) {
+			continue // it was removed meanwhile
+		}
+		if err != nil {
+			return nil, "", err
 		}
 		runs = append(runs, info)
 	}
 	return runs, "", nil
 }
 
-// ids lists the runs on disk, oldest first.
-func (s *Store) ids() ([]string, error) {
-	entries, err := os.ReadDir(s.dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+// before yields the ids before one, newest first; all for "".
+func (s *Store) before(after string) func(yield func(int, string) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	end := len(s.all)
+	if after != "" {
+		end, _ = slices.BinarySearch(s.all, after)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("list the runs: %w", err)
-	}
-	var ids []string
-	for _, e := range entries {
-		if e.IsDir() && known(e.Name()) {
-			ids = append(ids, e.Name())
-		}
-	}
-	return ids, nil
+	return slices.Backward(slices.Clone(s.all[:end]))
 }
 
-// Info returns what is known of one run.
-func (s *Store) Info(id string) (Info, error) {
-	if !known(id) {
-		return Info{}, ErrUnknown
-	}
+// of reports whether a run is of a harness, or is such that this cannot be told.
+func (s *Store) of(id, harness string) bool {
 	s.mu.Lock()
-	r := s.live[id]
+	r, c := s.live[id], s.read[id]
 	s.mu.Unlock()
-	if r != nil {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		return r.info, nil
-	}
-	data, err := os.ReadFile(filepath.Join(s.dir, id, statusFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return Info{}, ErrUnknown
-	}
-	if err != nil {
-		return Info{}, fmt.Errorf("read the run: %w", err)
-	}
-	var info Info
-	if err := json.Unmarshal(data, &info); err != nil {
-		return Info{}, fmt.Errorf("read the run: %w", err)
-	}
-	info.State = Exited // it is none of ours that are alive
-	if file, err := os.Stat(filepath.Join(s.dir, id, outputFile)); err == nil {
-		info.Bytes = file.Size() // a daemon that was killed has not noted it
-	}
-	return info, nil
-}
-
-// Transcript returns at most Page bytes of a run's output from offset on, and
-// the offset of what follows, 0 at the end.
-func (s *Store) Transcript(id string, offset int64) (text []byte, next int64, err error) {
-	if !known(id) {
-		return nil, 0, ErrUnknown
-	}
-	s.mu.Lock()
-	r := s.live[id]
-	s.mu.Unlock()
-	if r != nil {
-		_, _ = r.output.settle(settleWithin) // what is not there yet comes with the next page
-	}
-	f, err := os.Open(filepath.Join(s.dir, id, outputFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, 0, ErrUnknown
-	}
-	if err != nil {
-		return nil, 0, fmt.Errorf("read the run: %w", err)
-	}
-	defer f.Close()
-	text = make([]byte, Page)
-	n, err := f.ReadAt(text, max(offset, 0))
 	switch {
-	case err == nil:
-		text = whole(text[:n])
-		return text, max(offset, 0) + int64(len(text)), nil
-	case errors.Is(err, io.EOF):
-		return text[:n], 0, nil
-	default:
-		return nil, 0, fmt.Errorf("read the run: %w", err)
+	case r != nil:
+		return r.contract.Harness == harness
+	case c.view != nil:
+		return c.view.info.Harness == harness
 	}
+	contract, err := s.contractOf(id)
+	return err != nil || contract.Harness == harness
 }
 
-// whole returns text without the beginning of a character that the next page
-// has the rest of.
-func whole(text []byte) []byte {
-	for i := len(text) - 1; i >= max(0, len(text)-utf8.UTFMax); i-- {
-		if utf8.RuneStart(text[i]) {
-			if !utf8.FullRune(text[i:]) {
-				return text[:i]
-			}
-			break
-		}
+// contractOf reads the contract of a run that is not under way.
+func (s *Store) contractOf(id string) (Contract, error) {
+	var c Contract
+	data, err := s.dir.ReadSealed(id+"/"+contractFile, maxSealed)
+	if err == nil {
+		err = evidence.DecodeCanonical(data, &c)
 	}
-	return text
+	return c, err
 }

@@ -12,20 +12,78 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"harness/pkg/evidence"
 )
 
-func newStore(t *testing.T, keep int) *Store {
-	t.Helper()
-	return NewStore(filepath.Join(t.TempDir(), "runs"), func() int { return keep }, slog.New(slog.NewTextHandler(t.Output(), nil)))
-}
+// self is the actor of a test's daemon.
+func self() Actor { return Named(Instance, "test") }
 
-func begin(t *testing.T, s *Store, harness string) *Run {
+func knowledge(t testing.TB) *Knowledge {
 	t.Helper()
-	r, err := s.Begin(harness, time.Now())
+	k, err := NewKnowledge(Catalog{Version: "1", Commands: []Command{{Path: "harness runs", Summary: "List", Roles: Roles(), Effect: Read, Aliases: []string{}, Flags: []Flag{}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
+	return k
+}
+
+// newStore opens the runs of a new state directory.
+func newStore(t testing.TB, keep int) *Store {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return openStore(t, dir, keep)
+}
+
+func openStore(t testing.TB, path string, keep int) *Store {
+	t.Helper()
+	state, err := evidence.OpenDir(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := OpenStore(state, time.Now(), Options{
+		Keep: func() int { return keep }, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Knowledge: knowledge(t), Self: self(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		s.Close()
+		state.Close()
+	})
+	return s
+}
+
+// again opens the same directory as the next daemon does.
+func again(t testing.TB, s *Store) *Store {
+	t.Helper()
+	s.removals.Wait()
+	return openStore(t, s.state.Name(), s.opt.Keep())
+}
+
+func begin(t testing.TB, s *Store, harness string) *Run {
+	t.Helper()
+	return beginAt(t, s, harness, time.Now())
+}
+
+func beginAt(t testing.TB, s *Store, harness string, at time.Time) *Run {
+	t.Helper()
+	r, err := s.Begin(Launch{Harness: harness, Argv: []string{"sh"}, Definition: "d", Actor: ByOperator(7), At: at})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Started(at); err != nil {
+		t.Fatal(err)
+	}
 	return r
+}
+
+// ended ends a run as one that exited, or was ended by a signal.
+func ended(r *Run, code int, signal string) {
+	r.End(End{At: time.Now(), State: Exited, Code: code, Signal: signal})
 }
 
 func ids(t *testing.T, s *Store, harness, after string, n int) (all []string, next string) {
@@ -52,24 +110,24 @@ func TestRun_KeepsWhatWasPrintedAndHowItEnded(t *testing.T) {
 	if i, err := s.Info(r.ID()); err != nil || i.State != Running || i.EndedAt != nil || i.Bytes != 8 || i.Harness != "shop/a" {
 		t.Errorf("under way: %+v, %v", i, err)
 	}
-	r.End(time.Now(), 3, "")
-	r.End(time.Now(), 4, "")
+	ended(r, 3, "")
+	ended(r, 4, "")
 	r.Write([]byte("late"))
-	again := NewStore(s.dir, s.keep, s.log)
-	i, err := again.Info(r.ID())
+	s = again(t, s)
+	i, err := s.Info(r.ID())
 	if err != nil || i.State != Exited || i.EndedAt == nil || *i.ExitCode != 3 || i.Signal != nil || i.Bytes != 8 {
 		t.Errorf("over: %+v, %v", i, err)
 	}
-	text, next, err := again.Transcript(r.ID(), 4)
+	text, next, err := s.Transcript(r.ID(), 4)
 	if err != nil || string(text) != "two\n" || next != 0 {
 		t.Errorf("%q, %d, %v", text, next, err)
 	}
-	info, err := os.Stat(filepath.Join(s.dir, r.ID(), outputFile))
+	info, err := os.Stat(filepath.Join(s.dir.Name(), r.ID(), outputFile))
 	if err != nil || info.Mode().Perm() != 0o400 {
 		t.Errorf("%v, %v", info.Mode(), err)
 	}
 	killed := begin(t, s, "a")
-	killed.End(time.Now(), -1, "SIGKILL")
+	ended(killed, -1, "SIGKILL")
 	if i, _ := s.Info(killed.ID()); i.ExitCode != nil || *i.Signal != "SIGKILL" {
 		t.Errorf("killed: %+v", i)
 	}
@@ -83,7 +141,7 @@ func TestRun_OutputIsBounded(t *testing.T) {
 	for range 6 {
 		r.Write(line)
 	}
-	r.End(time.Now(), 0, "")
+	ended(r, 0, "")
 	if i, _ := s.Info(r.ID()); i.Bytes != limit {
 		t.Errorf("%d bytes", i.Bytes)
 	}
@@ -129,12 +187,17 @@ func TestWrite_NeverWaitsForTheDisk(t *testing.T) {
 		t.Errorf("while the disk hangs: %+v, %v", i, err)
 	}
 	close(g.open)
-	r.End(time.Now(), 0, "")
+	ended(r, 0, "")
 	text, _, err := s.Transcript(r.ID(), 0)
 	if i, _ := s.Info(r.ID()); err != nil || !bytes.Equal(text, want) || i.Bytes != int64(len(want)) {
 		t.Errorf("%d bytes, %v, %+v", len(text), err, i)
 	}
 }
+
+// noRoom is a disk that is full.
+type noRoom struct{}
+
+func (noRoom) Write([]byte) (int, error) { return 0, errors.New("no space left on device") }
 
 func TestWrite_NothingFollowsAHole(t *testing.T) {
 	t.Parallel()
@@ -142,11 +205,13 @@ func TestWrite_NothingFollowsAHole(t *testing.T) {
 	r := begin(t, s, "a")
 	r.Write([]byte("one"))
 	r.output.settle(0)
-	r.file.Close() // the disk is full
+	disk := r.output.to
+	r.output.to = noRoom{}
 	r.Write([]byte("two"))
 	r.output.settle(0)
+	r.output.to = disk
 	r.Write([]byte("three"))
-	r.End(time.Now(), 0, "")
+	ended(r, 0, "")
 	if text, _, err := s.Transcript(r.ID(), 0); err != nil || string(text) != "one" {
 		t.Errorf("%q, %v", text, err)
 	}
@@ -161,7 +226,7 @@ func TestList_IsNewestFirstByPage(t *testing.T) {
 	var all []string
 	for i := range 7 {
 		r := begin(t, s, []string{"a", "b"}[i%2])
-		r.End(time.Now(), 0, "")
+		ended(r, 0, "")
 		all = append([]string{r.ID()}, all...)
 	}
 	var got []string
@@ -186,13 +251,14 @@ func TestBegin_KeepsTheNewestAndEveryLiveOne(t *testing.T) {
 	s := newStore(t, 2)
 	live := begin(t, s, "a")
 	other := begin(t, s, "b")
-	other.End(time.Now(), 0, "")
+	ended(other, 0, "")
 	var last string
 	for range 5 {
 		r := begin(t, s, "a")
-		r.End(time.Now(), 0, "")
+		ended(r, 0, "")
 		last = r.ID()
 	}
+	s.removals.Wait()
 	page, _ := ids(t, s, "a", "", 10)
 	if len(page) != 2 && len(page) != 3 || page[0] != last || page[len(page)-1] != live.ID() {
 		t.Errorf("kept %v", page)
@@ -200,19 +266,20 @@ func TestBegin_KeepsTheNewestAndEveryLiveOne(t *testing.T) {
 	if page, _ := ids(t, s, "b", "", 10); len(page) != 1 {
 		t.Errorf("of another: %v", page)
 	}
-	live.End(time.Now(), 0, "")
+	ended(live, 0, "")
 }
 
 func TestBegin_KeepsTheNewestAlsoOfAnEarlierDaemon(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, 3)
 	for range 3 {
-		begin(t, s, "a").End(time.Now(), 0, "")
+		ended(begin(t, s, "a"), 0, "")
 	}
-	begin(t, s, "b").End(time.Now(), 0, "")
-	s = NewStore(s.dir, s.keep, s.log)
+	ended(begin(t, s, "b"), 0, "")
+	s = again(t, s)
 	newest := begin(t, s, "a")
-	newest.End(time.Now(), 0, "")
+	ended(newest, 0, "")
+	s.removals.Wait()
 	if page, _ := ids(t, s, "a", "", 10); len(page) != 3 || page[0] != newest.ID() {
 		t.Errorf("kept %v", page)
 	}
@@ -230,13 +297,10 @@ func TestBegin_IsInOrderWhenTheClockIsSetBack(t *testing.T) {
 	var want []string
 	for i, at := range []time.Time{now, now.AddDate(-3, 0, 0), now.Add(time.Hour), now, now} {
 		if i == 4 {
-			s = NewStore(s.dir, s.keep, s.log)
+			s = again(t, s)
 		}
-		r, err := s.Begin("a", at)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.End(at, 0, "")
+		r := beginAt(t, s, "a", at)
+		r.End(End{At: at, State: Exited})
 		if i, err := s.Info(r.ID()); err != nil || !i.StartedAt.Equal(at) {
 			t.Errorf("%+v, %v", i, err)
 		}
@@ -250,13 +314,18 @@ func TestBegin_IsInOrderWhenTheClockIsSetBack(t *testing.T) {
 func TestBegin_ThatFailsLeavesNothing(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, 10)
-	if err := os.WriteFile(s.dir, nil, 0o600); err != nil {
+	if err := os.Chmod(s.dir.Name(), 0o500); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Begin("a", time.Now()); err == nil || len(s.live) != 0 {
-		t.Errorf("%v, %v", err, s.live)
+	// To root a mode is no hindrance; what has the run's name is to everybody.
+	l := Launch{ID: s.NewID(time.Now()), Harness: "a", At: time.Now()}
+	if err := os.WriteFile(filepath.Join(s.dir.Name(), l.ID), nil, 0o600); err != nil && os.Geteuid() == 0 {
+		t.Fatal(err)
 	}
-	if err := os.Remove(s.dir); err != nil {
+	if _, err := s.Begin(l); err == nil || len(s.live) != 0 || len(s.all) != 0 {
+		t.Errorf("%v, %v, %v", err, s.live, s.all)
+	}
+	if err := os.Chmod(s.dir.Name(), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	r := begin(t, s, "a")
@@ -278,40 +347,6 @@ func TestStore_RefusesIDsThatAreNone(t *testing.T) {
 	}
 	if page, next := ids(t, s, "", "", 5); len(page) != 0 || next != "" {
 		t.Errorf("of nothing: %v", page)
-	}
-}
-
-func TestInfo_OfADaemonThatWasKilledSaysNothingOfTheEnd(t *testing.T) {
-	t.Parallel()
-	s := newStore(t, 10)
-	r := begin(t, s, "a")
-	r.Write([]byte("half"))
-	r.output.settle(0)
-	again := NewStore(s.dir, s.keep, s.log)
-	i, err := again.Info(r.ID())
-	if err != nil || i.State != Exited || i.EndedAt != nil || i.ExitCode != nil || i.Signal != nil || i.Bytes != 4 {
-		t.Errorf("%+v, %v", i, err)
-	}
-	if runs, _, err := again.List("", "", 5); err != nil || len(runs) != 1 || runs[0].State != Exited {
-		t.Errorf("%+v, %v", runs, err)
-	}
-}
-
-func TestBegin_RemovesWhatNeverBegan(t *testing.T) {
-	t.Parallel()
-	s := newStore(t, 10)
-	r := begin(t, s, "a")
-	torn := filepath.Join(s.dir, "20200101T000000.000000-00000000")
-	if err := os.Mkdir(torn, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	s = NewStore(s.dir, s.keep, s.log)
-	begin(t, s, "b")
-	if _, err := os.Stat(torn); !errors.Is(err, os.ErrNotExist) {
-		t.Error(err)
-	}
-	if _, err := s.Info(r.ID()); err != nil {
-		t.Error(err)
 	}
 }
 

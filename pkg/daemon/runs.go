@@ -1,0 +1,119 @@
+package daemon
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"maps"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"harness/pkg/agent"
+	"harness/pkg/config"
+	"harness/pkg/evidence"
+	"harness/pkg/proc"
+	"harness/pkg/run"
+)
+
+// recorder adapts the runs on disk to what a pool records.
+type recorder struct {
+	store *run.Store
+	self  run.Actor
+	log   *slog.Logger
+}
+
+// Begin implements [agent.Recorder].
+func (r recorder) Begin(l config.AgentLaunch, at time.Time) (agent.Run, error) {
+	one, err := r.store.Begin(run.Launch{Harness: l.Name, Argv: argvOf(l, nil), Definition: definitionDigest(l), Actor: r.self, At: at})
+	if err != nil {
+		return nil, err
+	}
+	return recorded{one, r.log}, nil
+}
+
+type recorded struct {
+	*run.Run
+	log *slog.Logger
+}
+
+// Started implements [agent.Run].
+func (r recorded) Started() {
+	if err := r.Run.Started(time.Now()); err != nil {
+		r.log.Error("start of a run not recorded", "run", r.ID(), "error", err)
+	}
+}
+
+// End implements [agent.Run].
+func (r recorded) End(e proc.Exit, err error) { r.Run.End(endOf(e, err)) }
+
+// endOf is how a process ended, or why there was none.
+func endOf(e proc.Exit, err error) run.End {
+	end := run.End{At: e.At, State: run.Exited, Code: e.Code, Signal: e.Signal}
+	if err != nil {
+		end.State, end.Unseen, end.Reason = run.Failed, true, err.Error()
+	}
+	return end
+}
+
+// argvOf is the command line of a launch as it is sealed: the program by its
+// base name, and more arguments after those of the definition (EVI-2).
+func argvOf(l config.AgentLaunch, more []string) []string {
+	return slices.Concat([]string{filepath.Base(l.Cmd)}, l.Args, more)
+}
+
+// definitionDigest identifies a definition, with the names of its environment
+// and without the values.
+func definitionDigest(l config.AgentLaunch) string {
+	data, err := evidence.Canonical(struct {
+		config.Agent
+		Project string   `json:"project"`
+		Env     []string `json:"env"`
+	}{l.Agent, l.Project, slices.Sorted(maps.Keys(l.Env))})
+	if err != nil {
+		panic("daemon: a definition that is no JSON: " + err.Error()) // met by every test
+	}
+	return evidence.Digest(data)
+}
+
+// token is a name that nobody else thinks of.
+func token() string {
+	var b [8]byte
+	// crypto/rand.Read never fails.
+	_, _ = rand.Read(b[:])
+	return hex.EncodeToString(b[:])
+}
+
+// instanceFile keeps what the daemon of a state directory is called.
+const instanceFile = "instance.json"
+
+// instanceState is the content of that file.
+type instanceState struct {
+	Schema string `json:"schema"`
+	ID     string `json:"id"`
+}
+
+// instance returns the id of the daemons of this state directory.
+func (s *stateDir) instance() (string, error) {
+	const schema = "harness/instance/v1"
+	if i, ok := load(s, instanceFile, func(i *instanceState) bool { return i.Schema == schema && i.ID != "" }); ok {
+		return i.ID, nil
+	}
+	i := instanceState{schema, token() + token()}
+	return i.ID, s.save(instanceFile, i)
+}
+
+// openEvidence opens the state directory as one of evidence.
+func (s *stateDir) openEvidence() (*evidence.Dir, error) {
+	// Where the directory itself is, its owner has decided, links and all.
+	path, err := filepath.EvalSymlinks(s.path)
+	if err != nil {
+		return nil, fmt.Errorf("find the state directory: %w", err)
+	}
+	dir, err := evidence.OpenDir(path)
+	if err != nil {
+		return nil, fmt.Errorf("open the state directory: %w", err)
+	}
+	return dir, nil
+}
