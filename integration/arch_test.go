@@ -38,7 +38,7 @@ type room struct {
 // everything is the import list of the one room that may know all others.
 var everything = []string{
 	"watch", "reconcile", "pkg/config", "pkg/prompt", "pkg/restart", "pkg/proc", "pkg/jsonrpc",
-	"pkg/wire", "pkg/plain", "pkg/durable", "pkg/handover", "pkg/upstream", "pkg/broker", "pkg/bridge", "pkg/control", "pkg/identity", "pkg/agent", "pkg/run", "pkg/adapter", "pkg/facade", "pkg/evidence",
+	"pkg/wire", "pkg/plain", "pkg/durable", "pkg/handover", "pkg/upstream", "pkg/broker", "pkg/bridge", "pkg/control", "pkg/identity", "pkg/agent", "pkg/run", "pkg/adapter", "pkg/facade", "pkg/evidence", "pkg/workflow", "pkg/worktree",
 }
 
 var rooms = map[string]room{
@@ -135,6 +135,15 @@ var rooms = map[string]room{
 		does:  "the MCP server for agents outside the fleet: four tools over contracts and their ledger",
 		knows: []string{"pkg/contract", "pkg/ledger", "pkg/jsonrpc", "pkg/wire"},
 	},
+	"pkg/workflow": {
+		does:  "graphs of runs with their journals, and prompt packs",
+		knows: []string{"pkg/evidence"},
+		core:  []string{"graph.go", "pack.go", "state.go", "toml.go"},
+	},
+	"pkg/worktree": {
+		does:  "makes git worktrees and remembers them",
+		knows: []string{"pkg/evidence"},
+	},
 	"pkg/facade": {
 		does:  "the daemon's own MCP tools, thin over the operations control offers",
 		knows: []string{"pkg/broker", "pkg/control", "pkg/run", "pkg/wire", "pkg/plain"},
@@ -186,7 +195,7 @@ type library struct {
 var libraries = map[string]library{
 	"github.com/fsnotify/fsnotify":     {[]string{"watch"}, "file events"},
 	"github.com/knadh/koanf":           {[]string{"pkg/config"}, "loads the parsed text into typed values"},
-	"github.com/pelletier/go-toml":     {[]string{"pkg/config"}, "TOML and the lines of its keys"},
+	"github.com/pelletier/go-toml":     {[]string{"pkg/config", "pkg/workflow"}, "TOML and the lines of its keys"},
 	"github.com/go-viper/mapstructure": {[]string{"pkg/config"}, "koanf's decoder: strictness is set here"},
 	"github.com/yuin/goldmark":         {[]string{"pkg/prompt"}, "the markdown parser under goldmark-meta"},
 	"github.com/yuin/goldmark-meta":    {[]string{"pkg/prompt"}, "front matter"},

@@ -16,8 +16,8 @@ import (
 
 // The tools of the endpoint itself (WHO-3).
 var (
-	readTools  = []string{"get_trajectory", "harness_describe", "harness_list", "harness_logs", "harness_prompts", "list_trajectories"}
-	writeTools = []string{"harness_message_ack", "harness_message_progress", "harness_message_steer", "harness_run_launch", "harness_restart", "harness_start", "harness_stop"}
+	readTools  = []string{"get_trajectory", "harness_describe", "harness_list", "harness_logs", "harness_pack_validate", "harness_prompts", "harness_workflow_status", "harness_workflow_validate", "list_trajectories"}
+	writeTools = []string{"harness_message_ack", "harness_message_progress", "harness_message_steer", "harness_run_launch", "harness_worktree_create", "harness_workflow_start", "harness_workflow_resume", "harness_restart", "harness_start", "harness_stop"}
 )
 
 // door is what a harness does for a session that is to descend from it: it runs
@@ -215,6 +215,7 @@ func (m *authority) holdsReads(cell string, a *agent) {
 		r := a.call(tool, arguments[tool])
 		switch {
 		case tool == "get_trajectory" && r.code() == "unknown_run": // it was looked for
+		case r.code() == "invalid_argument" && slices.Contains([]string{"harness_pack_validate", "harness_workflow_status", "harness_workflow_validate"}, tool): // none was named
 		case !r.ok() || len(r.StructuredContent) == 0:
 			m.t.Errorf("%s: %s: %s", cell, tool, r)
 		case tool == "list_trajectories":
@@ -256,11 +257,18 @@ func (m *authority) holdsOnce(cell string, a *agent, may bool) {
 	for tool, arguments := range map[string]map[string]any{
 		"harness_run_launch": {"name": "nobody"}, "harness_message_progress": {"run": "none", "body": "x"},
 		"harness_message_steer": {"run": "none", "body": "x"}, "harness_message_ack": {"run": "none", "correlation_id": "x"},
+		"harness_worktree_create": {"repo": "/none", "name": "x"}, "harness_workflow_start": {"file": "/none"}, "harness_workflow_resume": {"id": "none"},
 	} {
 		arguments["idempotency_key"] = cell + tool
 		want := "permission_denied"
-		if may {
-			want = map[bool]string{true: "unknown_harness", false: "unknown_run"}[tool == "harness_run_launch"]
+		switch {
+		case !may:
+		case tool == "harness_run_launch":
+			want = "unknown_harness"
+		case strings.HasPrefix(tool, "harness_message_"):
+			want = "unknown_run"
+		default:
+			want = "invalid_argument"
 		}
 		if r := a.call(tool, arguments); r.code() != want {
 			m.t.Errorf("%s: %s: want %s: %s", cell, tool, want, r)

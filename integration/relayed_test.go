@@ -37,7 +37,8 @@ func (h *home) offer(key, kind string, items ...string) {
 	h.write(key+"-"+kind, "["+strings.Join(items, ",")+"]")
 }
 
-// listed are the raw entries of a list. More than one page is a fault.
+// listed are the raw entries of a list, but for the endpoint's own resources.
+// More than one page is a fault.
 func (a *agent) listed(method, member string) []string {
 	a.t.Helper()
 	var list map[string]json.RawMessage
@@ -48,7 +49,9 @@ func (a *agent) listed(method, member string) []string {
 	}
 	var all []string
 	for _, item := range items {
-		all = append(all, string(item))
+		if !strings.Contains(string(item), `":"harness://`) || strings.Contains(string(item), "#harness.upstream=") {
+			all = append(all, string(item))
+		}
 	}
 	return all
 }

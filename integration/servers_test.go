@@ -210,6 +210,9 @@ func itemsByName(a *agent, l itemList, prefix string) map[string]string {
 			if json.Unmarshal(raw, &fields) != nil || json.Unmarshal(fields[l.key], &name) != nil {
 				a.t.Fatalf("%s has %s", l.method, raw)
 			}
+			if strings.HasPrefix(name, "harness://") {
+				continue // the endpoint's own
+			}
 			if own, ok := strings.CutPrefix(name, prefix); ok {
 				all[own] = string(bytes.Replace(raw, []byte(`"`+name+`"`), []byte(`"`+own+`"`), 1))
 			}

@@ -389,9 +389,10 @@ func (w *twin) tools() []string {
 	}
 	var names []string
 	for _, t := range list.Tools {
-		// What is done once under a key is the same method for both, whatever
-		// the state of the fleet.
-		if once := strings.HasPrefix(t.Name, "harness_run_") || strings.HasPrefix(t.Name, "harness_message_"); !once {
+		// The operations whose arguments are their own are the same method for
+		// both, whatever the state of the fleet.
+		of := func(word string) bool { return strings.HasPrefix(t.Name, "harness_"+word+"_") }
+		if !of("run") && !of("message") && !of("pack") && !of("worktree") && !of("workflow") {
 			names = append(names, t.Name)
 		}
 	}

@@ -52,7 +52,7 @@ func newRoot(s streams, kill <-chan struct{}) *cobra.Command {
 		write(newUnitsCmd(g, "start", "Start harnesses and upstreams, and wait until they run"), lead),
 		destroy(newUnitsCmd(g, "stop", "Stop harnesses and upstreams, and wait until they are stopped"), lead),
 		destroy(newUnitsCmd(g, "restart", "Restart harnesses and upstreams, and wait until they run"), lead),
-		write(newRunCmd(g), lead), read(newRunsCmd(g)), newMessageCmd(g),
+		write(newRunCmd(g), lead), read(newRunsCmd(g)), newMessageCmd(g), newPackCmd(g), newWorktreeCmd(g), newWorkflowCmd(g),
 		newContractCmd(g, kill), newLedgerCmd(g), read(newServeMCPCmd(g)),
 		read(newVersionCmd()),
 	)

@@ -352,18 +352,10 @@ func verifyRun(cmd *cobra.Command, c *control.Client, id string, asJSON bool) er
 }
 
 func newMessageCmd(g *globals) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "message",
-		Short: "Send messages about and to a run",
-		Args:  cobra.ArbitraryArgs,
-		RunE:  needsVerb("progress, steer or ack"),
-	}
-	cmd.AddCommand(
+	return group("message", "Send messages about and to a run", "progress, steer or ack",
 		write(newSendCmd(g, "progress RUN TEXT", "Note how far a run is", facade.MessageProgress, "body"), run.Orchestrator, run.Implementation, run.Review),
 		write(newSendCmd(g, "steer RUN TEXT", "Tell a run to do something else; it is pending until the run acknowledges it", facade.MessageSteer, "body"), run.Orchestrator),
-		write(newSendCmd(g, "ack RUN CORRELATION_ID", "Acknowledge a message to a run", facade.MessageAck, "correlation_id"), run.Orchestrator, run.Implementation, run.Review),
-	)
-	return cmd
+		write(newSendCmd(g, "ack RUN CORRELATION_ID", "Acknowledge a message to a run", facade.MessageAck, "correlation_id"), run.Orchestrator, run.Implementation, run.Review))
 }
 
 // needsVerb is what a command does that only has commands below it.

@@ -87,6 +87,7 @@ type route struct {
 	name     []byte             // the upstream's own name as raw JSON
 	open     func(Peer) Private // nil for an upstream that all sessions share
 	own      *OwnTool           // a tool of the endpoint itself; the rest is empty then
+	self     bool               // a resource of the endpoint itself; likewise
 	complete bool               // the upstream completes arguments
 	tasks    bool               // the upstream has tasks
 }

@@ -21,6 +21,8 @@ type Content struct {
 	Prompts []Prompt
 	// Own are the endpoint's own tools. They are shared and must not be written to.
 	Own []OwnTool
+	// OwnResources are those of the endpoint itself, nil for none.
+	OwnResources OwnResources
 }
 
 // Fleet is one immutable state of everything there is to serve. What a caller
@@ -28,6 +30,7 @@ type Content struct {
 type Fleet struct {
 	Warnings []string // what was left out or renamed, for the log
 
+	own    OwnResources
 	realms map[string]*realm // by project; "" is the global one
 	views  sync.Map          // a scope's key → *Catalog
 }
@@ -52,7 +55,7 @@ type entry struct {
 // Merge builds the fleet of a content. It is pure: order in the content never
 // shows in the result.
 func Merge(c Content) (*Fleet, error) {
-	f := &Fleet{realms: map[string]*realm{"": {}}}
+	f := &Fleet{own: c.OwnResources, realms: map[string]*realm{"": {}}}
 	for _, o := range c.Offers {
 		f.realm(o.Project)
 	}
@@ -95,8 +98,14 @@ func (f *Fleet) fill(project string, c Content) error {
 	if err := r.name(c.Own, warn); err != nil {
 		return err
 	}
-	r.resources.listed = gatherResources(r.offers, func(o Offer) []Item { return o.Resources }, "uri", warn)
-	r.resources.templates = gatherResources(r.offers, func(o Offer) []Item { return o.Templates }, "uriTemplate", warn)
+	if err := r.resources.own(c.OwnResources); err != nil {
+		return err
+	}
+	r.resources.listed = append(r.resources.listed, gatherResources(r.offers, func(o Offer) []Item { return o.Resources }, "uri", warn)...)
+	r.resources.templates = append(r.resources.templates, gatherResources(r.offers, func(o Offer) []Item { return o.Templates }, "uriTemplate", warn)...)
+	for _, list := range [][]resource{r.resources.listed, r.resources.templates} {
+		slices.SortFunc(list, func(a, b resource) int { return cmp.Compare(a.uri, b.uri) })
+	}
 	for _, o := range r.offers {
 		if o.HasResources {
 			r.resources.owners = append(r.resources.owners, o)

@@ -49,6 +49,10 @@ func (r route) topic(s *session) topic {
 // subscription relays a subscribe or unsubscribe, unless the upstream has
 // nothing to do for it: an upstream is asked once per resource (MCP-4).
 func (s *session) subscription(line []byte, m *jsonrpc.Message, method string) {
+	if uri, own := s.selfURI(line, m); own {
+		s.subscribeOwn(uri, method == "resources/subscribe", m.URI.In(line), m.ID.In(line))
+		return
+	}
 	r, ok := s.resourceRoute(line, m, method)
 	if !ok {
 		return

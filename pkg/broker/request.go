@@ -3,6 +3,7 @@ package broker
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"harness/pkg/jsonrpc"
 	"harness/pkg/wire"
@@ -144,6 +145,10 @@ func (s *session) render(p *Prompt, id, raw []byte) {
 
 // resource relays a request about one resource.
 func (s *session) resource(line []byte, m *jsonrpc.Message, method string) {
+	if uri, own := s.selfURI(line, m); own {
+		s.readOwn(uri, line, m)
+		return
+	}
 	if r, ok := s.resourceRoute(line, m, method); ok {
 		s.relay(r, method, m.URI, line, m)
 	}
@@ -186,6 +191,10 @@ func (s *session) completion(line []byte, m *jsonrpc.Message) {
 		}
 		r = entry.route
 	} else if uri, err := jsonrpc.Unquote(m.RefURI.In(line)); err == nil {
+		if strings.HasPrefix(uri, OwnScheme) && s.b.fleet.Load().own != nil {
+			s.result(id, []byte(noCompletion))
+			return
+		}
 		var e *wire.Error
 		if r, e = c.resources.find(uri); e != nil {
 			s.fail(id, wire.InvalidParams, e)

@@ -50,7 +50,7 @@ func gatherResources(offers []Offer, of func(Offer) []Item, key string, warn fun
 	for _, o := range offers {
 		for _, item := range of(o) {
 			r := resource{uri: item.Name, own: item.Name, raw: item.Raw, route: o.route(item.Name)}
-			if owners[item.Name] > 1 {
+			if owners[item.Name] > 1 || strings.HasPrefix(item.Name, OwnScheme) {
 				r.uri = address(item.Name, o.Key)
 				var err error
 				if r.raw, err = jsonrpc.Rename(nil, item.Raw, key, r.uri); err != nil {
@@ -71,12 +71,27 @@ type resourceSet struct {
 	owners            []Offer // those upstreams that have resources at all
 }
 
+// own begins the set with the endpoint's own, which come first.
+func (s *resourceSet) own(from OwnResources) (err error) {
+	if from == nil {
+		return nil
+	}
+	all := from.List()
+	if s.listed, err = ownItems(all, false); err != nil {
+		return fmt.Errorf("render the resources: %w", err)
+	}
+	if s.templates, err = ownItems(all, true); err != nil {
+		return fmt.Errorf("render the resource templates: %w", err)
+	}
+	return nil
+}
+
 // seen narrows the set to the upstreams that are visible.
 func (s *resourceSet) seen(keys map[string]Offer) resourceSet {
 	visible := func(all []resource) []resource {
 		return slices.DeleteFunc(slices.Clone(all), func(r resource) bool {
 			_, there := keys[r.route.key]
-			return !there
+			return !there && !r.route.self
 		})
 	}
 	return resourceSet{
@@ -130,7 +145,7 @@ func (s *resourceSet) find(uri string) (route, *wire.Error) {
 func matching(list []resource, fits func(resource) bool) []route {
 	var found []route
 	for _, r := range list {
-		if fits(r) {
+		if !r.route.self && fits(r) {
 			found = append(found, r.route)
 		}
 	}

@@ -221,10 +221,12 @@ func (o *ops) Render(project, name string, arguments map[string]string) (string,
 
 // Runs implements [facade.Ops].
 func (o *ops) Runs(harness, after string, n int) ([]run.Info, string, error) {
-	return o.runs.List(harness, after, n)
+	list, next, err := o.runs.List(harness, after, n)
+	return list, next, problem(err)
 }
 
 // Transcript implements [facade.Ops].
 func (o *ops) Transcript(id string, offset int64) ([]byte, int64, error) {
-	return o.runs.Transcript(id, offset)
+	text, next, err := o.runs.Transcript(id, offset)
+	return text, next, problem(err)
 }

@@ -22,6 +22,8 @@ import (
 	"harness/pkg/proc"
 	"harness/pkg/run"
 	"harness/pkg/upstream"
+	"harness/pkg/workflow"
+	"harness/pkg/worktree"
 	"harness/reconcile"
 	"harness/watch"
 )
@@ -44,8 +46,13 @@ type daemon struct {
 	keys    *run.Keys
 	bounded *bounded
 	self    run.Actor
-	loop    *reconcile.Loop
-	control *control.Server
+	herald  *herald
+
+	knowledge *run.Knowledge
+	worktrees *worktree.Store
+	flows     *workflow.Engine
+	loop      *reconcile.Loop
+	control   *control.Server
 }
 
 // build makes the rooms and ties them together. Nothing runs of it but the
@@ -56,7 +63,7 @@ func build(opt Options, state *stateDir, level *slog.LevelVar, log *slog.Logger)
 	emit := emitTo(hub)
 	d := &daemon{
 		opt: opt, log: log, limits: newLimits(defaults), saver: newSaver(state, log),
-		watcher: watch.New(watch.Options{Settle: defaults.Settle, Logger: log}), ids: &identity.Store{},
+		watcher: watch.New(watch.Options{Settle: defaults.Settle, Logger: log}), ids: &identity.Store{}, herald: newHerald(),
 	}
 	exe, err := os.Executable()
 	if err != nil {
@@ -84,7 +91,7 @@ func build(opt Options, state *stateDir, level *slog.LevelVar, log *slog.Logger)
 	}
 	d.pool = upstream.NewPool(upstream.Options{
 		Host: d.host, StateDir: state.path, LogDir: logs, Env: environment, ReadFile: ReadRegular, Logger: log,
-		Changed: func() { d.loop.Wake() }, Event: func(e upstream.Event) {
+		Changed: d.stir, Event: func(e upstream.Event) {
 			tell(log, emit, turn{"upstream", e.Key, string(e.State), e.PID, e.Message}, reconcile.UpstreamName(e.Key))
 		},
 		Heard: func(full string, line []byte, m *jsonrpc.Message) {
@@ -97,7 +104,7 @@ func build(opt Options, state *stateDir, level *slog.LevelVar, log *slog.Logger)
 		Host: d.host, LogDir: logs, Env: environment, ReadFile: ReadRegular, Logger: log, Server: defaults,
 		FindExe: func(cmd string) (string, error) { return upstream.FindExe(cmd, os.Getenv("PATH")) },
 		Prepare: d.wiring.prepare, Runs: recorder{d.runs, d.self, log},
-		Changed: func() { d.loop.Wake() }, Event: func(e agent.Event) {
+		Changed: d.stir, Event: func(e agent.Event) {
 			tell(log, emit, turn{"harness", e.Name, string(e.State), e.PID, e.Message}, e.Name)
 		},
 	})
@@ -105,12 +112,24 @@ func build(opt Options, state *stateDir, level *slog.LevelVar, log *slog.Logger)
 	world := d.world(state, level, emit)
 	d.loop = reconcile.NewLoop(world, d.watcher.Dirty(), state.loadFleet(opt.Paths.Config))
 	ops := &ops{
-		loop: d.loop, loader: world.loader, pool: d.pool, agents: d.agents, runs: d.runs, keys: d.keys, bounded: d.bounded, self: d.self, ids: d.ids, broker: d.broker, watcher: d.watcher, limits: d.limits, saved: d.saver.wait,
+		loop: d.loop, loader: world.loader, pool: d.pool, agents: d.agents, runs: d.runs, keys: d.keys, bounded: d.bounded, self: d.self, worktrees: d.worktrees, knowledge: d.knowledge, ids: d.ids, broker: d.broker, watcher: d.watcher, limits: d.limits, saved: d.saver.wait,
 		paths: opt.Paths, wiring: d.wiring, version: opt.Version, config: opt.Paths.Config, logs: logs, started: time.Now(),
 	}
+	if ops.flows, err = workflow.Open(d.state, launcher{ops}, log, time.Now()); err != nil {
+		return nil, err
+	}
+	d.flows = ops.flows
 	world.own = facade.Tools(ops)
+	world.ownResources = facade.Resources(sources{ops}, world.own)
+	d.herald.state, d.herald.updated = func() any { return sources{ops}.State() }, d.broker.Updated
 	d.control = control.NewServer(ops, control.Options{Version: opt.Version, Logger: log, UID: os.Getuid(), Events: hub})
 	return d, nil
+}
+
+// stir says that something of the fleet may not be as it was.
+func (d *daemon) stir() {
+	d.loop.Wake()
+	d.herald.stir()
 }
 
 // openEvidence opens what is kept of runs, and seals what an earlier daemon left
@@ -121,8 +140,7 @@ func (d *daemon) openEvidence(state *stateDir) error {
 		return err
 	}
 	d.self = run.Named(run.Instance, id)
-	knowledge, err := run.NewKnowledge(d.opt.Commands)
-	if err != nil {
+	if d.knowledge, err = run.NewKnowledge(d.opt.Commands); err != nil {
 		return err
 	}
 	if d.state, err = state.openEvidence(); err != nil {
@@ -131,13 +149,18 @@ func (d *daemon) openEvidence(state *stateDir) error {
 	if d.keys, err = run.OpenKeys(d.state, d.log); err != nil {
 		return err
 	}
-	d.runs, err = run.OpenStore(d.state, time.Now(), run.Options{Keep: d.limits.keepRuns, Log: d.log, Knowledge: knowledge, Self: d.self})
+	if d.worktrees, err = worktree.Open(d.state, d.log, time.Now()); err != nil {
+		return err
+	}
+	d.runs, err = run.OpenStore(d.state, time.Now(), run.Options{
+		Keep: d.limits.keepRuns, Log: d.log, Knowledge: d.knowledge, Self: d.self, Changed: d.herald.ran,
+	})
 	return err
 }
 
 // closeEvidence lets go of it. Nothing may be under way any more.
 func (d *daemon) closeEvidence() {
-	for _, c := range []io.Closer{d.runs, d.keys, d.state} {
+	for _, c := range []io.Closer{d.flows, d.runs, d.worktrees, d.keys, d.state} {
 		if err := c.Close(); err != nil {
 			d.log.Warn("evidence not closed", "error", err)
 		}

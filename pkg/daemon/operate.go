@@ -38,16 +38,25 @@ type operation func(ctx context.Context, raw json.RawMessage, who petitioner) (a
 // as verbs (MUT-1).
 func (o *ops) operations() map[string]operation {
 	return map[string]operation{
-		facade.RunLaunch:       o.runLaunch,
-		facade.MessageProgress: o.message(run.Progress),
-		facade.MessageSteer:    o.message(run.Steer),
-		facade.MessageAck:      o.message(run.Ack),
+		facade.PackValidate:     o.packValidate,
+		facade.WorktreeCreate:   o.worktreeCreate,
+		facade.RunLaunch:        o.runLaunch,
+		facade.WorkflowValidate: o.workflowValidate,
+		facade.WorkflowStart:    o.workflowStart,
+		facade.WorkflowStatus:   o.workflowStatus,
+		facade.WorkflowResume:   o.workflowResume,
+		facade.MessageProgress:  o.message(run.Progress),
+		facade.MessageSteer:     o.message(run.Steer),
+		facade.MessageAck:       o.message(run.Ack),
 	}
 }
 
 // verbs are operations that only the command line has.
 func (o *ops) verbs() map[string]operation {
-	return map[string]operation{"runs": o.runList, "run": o.runInfo, "wait": o.runWait, "verify": o.runVerify, "cancel": o.runCancel}
+	return map[string]operation{
+		"runs": o.runList, "run": o.runInfo, "wait": o.runWait, "verify": o.runVerify, "cancel": o.runCancel,
+		"worktree_list": o.worktreeList, "worktree_remove": o.worktreeRemove,
+	}
 }
 
 // Operate implements [control.Ops].

@@ -16,6 +16,8 @@ import (
 	"harness/pkg/identity"
 	"harness/pkg/run"
 	"harness/pkg/upstream"
+	"harness/pkg/workflow"
+	"harness/pkg/worktree"
 	"harness/reconcile"
 	"harness/watch"
 )
@@ -33,17 +35,21 @@ type ops struct {
 	keys    *run.Keys
 	bounded *bounded
 	self    run.Actor
-	ids     *identity.Store
-	broker  *broker.Broker
-	watcher *watch.Watcher
-	limits  *limits
-	saved   func(context.Context) // waits for the state files
-	paths   control.Paths
-	wiring  wiring
-	version string
-	config  string
-	logs    string // directory of the upstreams' logs
-	started time.Time
+	// worktrees, flows and knowledge are what operations and resources are about.
+	worktrees *worktree.Store
+	flows     *workflow.Engine
+	knowledge *run.Knowledge
+	ids       *identity.Store
+	broker    *broker.Broker
+	watcher   *watch.Watcher
+	limits    *limits
+	saved     func(context.Context) // waits for the state files
+	paths     control.Paths
+	wiring    wiring
+	version   string
+	config    string
+	logs      string // directory of the upstreams' logs
+	started   time.Time
 }
 
 // Status implements [control.Ops] (CLI-3).

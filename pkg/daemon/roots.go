@@ -79,6 +79,20 @@ func (o *ops) readUnder(argument, path string, limit int64) ([]byte, error) {
 	return data, nil
 }
 
+// dirUnder opens a directory.
+func (o *ops) dirUnder(argument, path string) (*evidence.Dir, error) {
+	dir, rel, err := o.under(argument, path)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	sub, err := dir.Sub(rel)
+	if err != nil {
+		return nil, &control.Problem{Code: wire.InvalidArgument, Message: argument + ": " + pathReason(err)}
+	}
+	return sub, nil
+}
+
 // pathReason says why a path is not opened, without the path.
 func pathReason(err error) string {
 	switch {

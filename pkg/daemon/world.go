@@ -54,11 +54,13 @@ type world struct {
 	log    *slog.Logger
 	emit   emitter
 
-	own       []broker.OwnTool             // the facade
-	published map[string][sha256.Size]byte // digests of the offers in the catalog, by key
-	odd       []string                     // the catalog's warnings
-	said      said
-	seen      sight // what the catalog in force was made of
+	own []broker.OwnTool // the facade
+	// ownResources are those of the endpoint itself.
+	ownResources broker.OwnResources
+	published    map[string][sha256.Size]byte // digests of the offers in the catalog, by key
+	odd          []string                     // the catalog's warnings
+	said         said
+	seen         sight // what the catalog in force was made of
 }
 
 var _ reconcile.World = (*world)(nil)
@@ -173,7 +175,7 @@ func (w *world) Publish(d *reconcile.Desired, generation uint64) bool {
 		w.broker.Refresh() // a harness may see another part of it
 		return true        // the catalog in force is this one
 	}
-	fleet, err := w.merge(broker.Content{Offers: offers, Prompts: prompts(d.Prompts), Own: w.own})
+	fleet, err := w.merge(broker.Content{Offers: offers, Prompts: prompts(d.Prompts), Own: w.own, OwnResources: w.ownResources})
 	if err != nil {
 		w.log.Error("catalog not published", "error", err)
 		return false

@@ -108,7 +108,8 @@ func TestTools_AreTheseAndSayWhatTheyDo(t *testing.T) {
 	want := map[string]bool{ // whether it writes
 		"harness_list": false, "harness_describe": false, "harness_logs": false, "harness_prompts": false, "list_trajectories": false,
 		"get_trajectory": false, "harness_start": true, "harness_stop": true, "harness_restart": true,
-		RunLaunch: true, MessageProgress: true, MessageSteer: true, MessageAck: true,
+		PackValidate: false, WorktreeCreate: true, RunLaunch: true, WorkflowValidate: false, WorkflowStart: true, WorkflowStatus: false, WorkflowResume: true,
+		MessageProgress: true, MessageSteer: true, MessageAck: true,
 	}
 	got := map[string]bool{}
 	for _, tool := range Tools(&paper{}) {

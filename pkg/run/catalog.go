@@ -61,10 +61,15 @@ type Flag struct {
 
 // Encode returns the catalog in its one spelling, whatever order it was made in.
 func (c Catalog) Encode() ([]byte, error) {
-	c.Schema = CatalogSchema
-	c.Commands = slices.Clone(c.Commands)
-	slices.SortFunc(c.Commands, func(a, b Command) int { return cmp.Compare(a.Path, b.Path) })
+	c.Schema, c.Commands = CatalogSchema, c.Sorted()
 	return evidence.Canonical(c)
+}
+
+// Sorted returns the commands by path.
+func (c Catalog) Sorted() []Command {
+	all := append([]Command{}, c.Commands...)
+	slices.SortFunc(all, func(a, b Command) int { return cmp.Compare(a.Path, b.Path) })
+	return all
 }
 
 // For returns the commands of one role.
@@ -126,6 +131,12 @@ func NewKnowledge(c Catalog) (*Knowledge, error) {
 	}
 	return k, nil
 }
+
+// CardSHA256 is the digest of the card of a role.
+func (k *Knowledge) CardSHA256(role string) string { return evidence.Digest(k.Card(role)) }
+
+// Digest is the SHA-256 of a text, as evidence spells it.
+func Digest(text string) string { return evidence.Digest([]byte(text)) }
 
 // Card returns the card of a role; a run without one has that of the
 // implementation.

@@ -51,6 +51,9 @@ const contractSchema = "harness/launch-contract/v2"
 // catalog and no card.
 const contractVersion = 2
 
+// ContractVersions lists those that can be read.
+func ContractVersions() []int { return []int{1, contractVersion} }
+
 // Prompt says what a run was given to work on, without its text.
 type Prompt struct {
 	SHA256 string `json:"sha256"`

@@ -176,7 +176,10 @@ func orNone(s *string) string {
 // ID returns the run's id.
 func (r *Run) ID() string { return r.id }
 
-// Path returns the path of one of the run's files, for its process.
+// Path returns the directory of a run, for a link.
+func (s *Store) Path(id string) string { return s.dir.Name() + "/" + id }
+
+// path returns that of one of the run's files, for its process.
 func (r *Run) path(name string) string { return r.dir.Name() + "/" + name }
 
 // Environment is what a run's process is told beside its id (EVI-6): where its

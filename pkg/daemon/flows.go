@@ -1,0 +1,395 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"harness/pkg/control"
+	"harness/pkg/evidence"
+	"harness/pkg/facade"
+	"harness/pkg/run"
+	"harness/pkg/wire"
+	"harness/pkg/workflow"
+	"harness/pkg/worktree"
+)
+
+// launcher runs what workflows have run.
+type launcher struct{ o *ops }
+
+var _ workflow.Launcher = launcher{}
+
+// NewID implements [workflow.Launcher].
+func (l launcher) NewID() string { return l.o.runs.NewID(time.Now()) }
+
+// Launch implements [workflow.Launcher].
+func (l launcher) Launch(t workflow.Task) error {
+	var actor run.Actor
+	if err := json.Unmarshal(t.Actor, &actor); err != nil {
+		return fmt.Errorf("read who started the workflow: %w", err)
+	}
+	one, err := l.o.task(launchArgs{Name: t.Node.Harness, Role: t.Node.Role, Timeout: t.Node.Timeout}, actor)
+	if err != nil {
+		return err
+	}
+	one.id, one.prompt, one.key = t.Run, t.Prompt, t.Workflow+"/"+t.Node.ID
+	return l.o.bounded.start(one)
+}
+
+// Wait implements [workflow.Launcher].
+func (l launcher) Wait(ctx context.Context, id string) (workflow.Outcome, error) {
+	if r, live := l.o.runs.Live(id); live {
+		select {
+		case <-r.Done():
+		case <-ctx.Done():
+			return workflow.Outcome{}, ctx.Err()
+		}
+	}
+	info, err := l.o.runs.Info(id)
+	if err != nil {
+		return workflow.Outcome{}, err
+	}
+	o := workflow.Outcome{State: info.State, ExitCode: info.ExitCode}
+	if info.FinalReceiptSHA256 != nil {
+		o.FinalReceiptSHA256 = *info.FinalReceiptSHA256
+	}
+	return o, nil
+}
+
+// Has implements [workflow.Launcher].
+func (l launcher) Has(id string) bool { return l.o.runs.Has(id) }
+
+// packArgs names a pack.
+type packArgs struct {
+	Dir string `json:"dir"`
+}
+
+// packed is the answer of a check of a pack.
+type packed struct {
+	OK     bool                        `json:"ok"`
+	Pack   workflow.Pack               `json:"pack"`
+	Errors control.List[control.Fault] `json:"errors"`
+}
+
+// packValidate checks a prompt pack. What is wrong with it is its answer.
+func (o *ops) packValidate(_ context.Context, raw json.RawMessage, _ petitioner) (any, error) {
+	a, err := arguments[packArgs](raw)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := o.dirUnder("dir", a.Dir)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	manifest, _, err := dir.Read(workflow.PackFile, workflow.MaxManifest)
+	if err != nil {
+		return nil, refusal("dir: " + workflow.PackFile + ": " + pathReason(err))
+	}
+	p, faults := workflow.ParsePack(manifest, run.Roles(), beside(dir))
+	return packed{OK: len(faults) == 0, Pack: p, Errors: faultsIn(filepath.Join(a.Dir, workflow.PackFile), faults)}, nil
+}
+
+// beside reads the files beside another.
+func beside(dir *evidence.Dir) func(string) ([]byte, error) {
+	return func(file string) ([]byte, error) {
+		data, _, err := dir.Read(file, workflow.MaxTicket)
+		if err != nil {
+			return nil, errors.New(pathReason(err))
+		}
+		return data, nil
+	}
+}
+
+func faultsIn(file string, faults workflow.Faults) control.List[control.Fault] {
+	var list control.List[control.Fault]
+	for _, f := range faults {
+		list = append(list, control.Fault{File: file, Line: control.OrNull(f.Line), Key: control.OrNull(f.Key), Message: f.Message})
+	}
+	return list
+}
+
+// worktreeArgs asks for a worktree.
+type worktreeArgs struct {
+	Repo   string `json:"repo"`
+	Name   string `json:"name"`
+	Base   string `json:"base,omitempty"`
+	Branch string `json:"branch,omitempty"`
+	Key    string `json:"idempotency_key"`
+}
+
+// grown is the answer about a worktree.
+type grown struct {
+	Worktree shownWorktree `json:"worktree"`
+	Replayed bool          `json:"replayed"`
+}
+
+type shownWorktree struct {
+	worktree.Worktree
+	Replayed bool `json:"replayed"`
+}
+
+func (o *ops) worktreeCreate(ctx context.Context, raw json.RawMessage, who petitioner) (any, error) {
+	a, err := arguments[worktreeArgs](raw)
+	if err != nil {
+		return nil, err
+	}
+	if a.Name == "" {
+		return nil, refusal("name: what is the worktree called?")
+	}
+	compared := a
+	compared.Key = ""
+	return o.once(ctx, run.Request{
+		Key: a.Key, Operation: facade.WorktreeCreate, Arguments: compared, Actor: who.actor,
+		Plan: func() string { return "wt-" + token() },
+		Find: func(id string) (any, bool, error) {
+			w, there := o.worktrees.Find(id)
+			return grown{Worktree: shownWorktree{Worktree: w}}, there, nil
+		},
+		Do: func(id string) (any, error) {
+			dir, err := o.dirUnder("repo", a.Repo)
+			if err != nil {
+				return nil, err
+			}
+			defer dir.Close()
+			r := worktree.Request{ID: id, Repo: a.Repo, Name: a.Name, Base: a.Base, Branch: a.Branch, Actor: actorJSON(who.actor)}
+			if who.actor.Run != nil {
+				r.Run = o.runs.Path(*who.actor.Run)
+			}
+			w, err := o.worktrees.Create(context.WithoutCancel(ctx), r)
+			return grown{Worktree: shownWorktree{Worktree: w}}, gitProblem(err)
+		},
+	})
+}
+
+func actorJSON(a run.Actor) json.RawMessage {
+	data, err := json.Marshal(a)
+	if err != nil {
+		panic("daemon: an actor that is no JSON: " + err.Error()) // met by every test
+	}
+	return data
+}
+
+// gitProblem says what came of git.
+func gitProblem(err error) error {
+	var r *worktree.Refused
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &r):
+		return &control.Problem{Code: wire.OperationFailed, Message: r.Error()}
+	case errors.Is(err, worktree.ErrNoGit):
+		return &control.Problem{Code: wire.OperationFailed, Message: "git is not installed, or not in the daemon's PATH", Hint: "install git"}
+	case errors.Is(err, worktree.ErrName), errors.Is(err, worktree.ErrUnknown):
+		return refusal("name: " + leaf(err, worktree.ErrName, worktree.ErrUnknown).Error())
+	case errors.Is(err, worktree.ErrTaken), errors.Is(err, worktree.ErrDirty):
+		return &control.Problem{Code: wire.OperationFailed, Message: leaf(err, worktree.ErrTaken, worktree.ErrDirty).Error()}
+	}
+	return err
+}
+
+// nameArgs names something.
+type nameArgs struct {
+	Name string `json:"name"`
+}
+
+// worktreeRemove removes a clean worktree: the operator's, no tool does.
+func (o *ops) worktreeRemove(ctx context.Context, raw json.RawMessage, who petitioner) (any, error) {
+	a, err := arguments[nameArgs](raw)
+	if err != nil {
+		return nil, err
+	}
+	w, err := o.worktrees.Remove(context.WithoutCancel(ctx), a.Name, actorJSON(who.actor))
+	return grown{Worktree: shownWorktree{Worktree: w}}, gitProblem(err)
+}
+
+func (o *ops) worktreeList(context.Context, json.RawMessage, petitioner) (any, error) {
+	return struct {
+		Worktrees control.List[worktree.Worktree] `json:"worktrees"`
+	}{o.worktrees.List()}, nil
+}
+
+// flowArgs names a workflow, by the file that it was or will be started from, or
+// by its id.
+type flowArgs struct {
+	ID   string `json:"id,omitempty"`
+	File string `json:"file,omitempty"`
+	// Approve are the operator's.
+	Approve []string `json:"approve,omitempty"`
+	Key     string   `json:"idempotency_key,omitempty"`
+}
+
+// flowing is the answer about a workflow.
+type flowing struct {
+	Workflow workflow.View `json:"workflow"`
+	Replayed bool          `json:"replayed"`
+}
+
+// graph reads a workflow and its prompts.
+func (o *ops) graph(file string) (workflow.Graph, map[string][]byte, control.List[control.Fault], error) {
+	text, err := o.readUnder("file", file, workflow.MaxManifest)
+	if err != nil {
+		return workflow.Graph{}, nil, nil, err
+	}
+	dir, err := o.dirUnder("file", filepath.Dir(file))
+	if err != nil {
+		return workflow.Graph{}, nil, nil, err
+	}
+	defer dir.Close()
+	g, prompts, faults := workflow.Parse(text, run.Roles(), beside(dir))
+	agents := o.loop.State().Desired.Agents
+	for _, n := range g.Nodes {
+		if _, declared := agents[n.Harness]; !n.Approval && n.Harness != "" && !declared {
+			faults = append(faults, workflow.Fault{Key: "node." + n.ID + ".harness", Message: fmt.Sprintf("no harness is named %q", n.Harness)})
+		}
+	}
+	return g, prompts, faultsIn(file, faults), nil
+}
+
+// checked is the answer of a check of a workflow.
+type checked struct {
+	OK       bool                        `json:"ok"`
+	Workflow drawn                       `json:"workflow"`
+	Errors   control.List[control.Fault] `json:"errors"`
+}
+
+// drawn is a workflow that was not started.
+type drawn struct {
+	ID    *string                         `json:"id"`
+	Name  string                          `json:"name"`
+	State string                          `json:"state"` // "valid" or "invalid"
+	Nodes control.List[workflow.NodeView] `json:"nodes"`
+	Graph workflow.Graph                  `json:"graph"`
+}
+
+// workflowValidate checks a workflow. What is wrong with it is its answer.
+func (o *ops) workflowValidate(_ context.Context, raw json.RawMessage, _ petitioner) (any, error) {
+	a, err := arguments[flowArgs](raw)
+	if err != nil {
+		return nil, err
+	}
+	g, _, faults, err := o.graph(a.File)
+	if err != nil {
+		return nil, err
+	}
+	d := drawn{Name: g.Name, State: "valid", Graph: g}
+	if len(faults) > 0 {
+		d.State = "invalid"
+	}
+	for _, n := range g.Nodes {
+		d.Nodes = append(d.Nodes, workflow.NodeView{ID: n.ID, State: workflow.Pending})
+	}
+	return checked{OK: len(faults) == 0, Workflow: d, Errors: faults}, nil
+}
+
+func (o *ops) workflowStart(ctx context.Context, raw json.RawMessage, who petitioner) (any, error) {
+	a, err := arguments[flowArgs](raw)
+	if err != nil {
+		return nil, err
+	}
+	if a.ID != "" || a.Approve != nil {
+		return nil, refusal("a workflow is started from its file")
+	}
+	compared := a
+	compared.Key = ""
+	return o.once(ctx, run.Request{
+		Key: a.Key, Operation: facade.WorkflowStart, Arguments: compared, Actor: who.actor,
+		Plan: func() string { return "wf-" + o.runs.NewID(time.Now()) },
+		Find: func(id string) (any, bool, error) {
+			if !o.flows.Has(id) {
+				return nil, false, nil
+			}
+			v, err := o.flows.Status(id)
+			return flowing{Workflow: v}, true, err
+		},
+		Do: func(id string) (any, error) {
+			g, prompts, faults, err := o.graph(a.File)
+			if err != nil {
+				return nil, err
+			}
+			if len(faults) > 0 {
+				return nil, refusal(fmt.Sprintf("the workflow is not valid: %s: %s (%d in all)", orEmpty(faults[0].Key), faults[0].Message, len(faults)))
+			}
+			v, err := o.flows.Start(workflow.Spec{ID: id, File: a.File, Graph: g, Actor: actorJSON(who.actor), Key: a.Key, At: time.Now()}, prompts)
+			return flowing{Workflow: v}, err
+		},
+	})
+}
+
+func orEmpty(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+// flowID is the id of the workflow that is meant.
+func (o *ops) flowID(a flowArgs) (string, error) {
+	switch {
+	case a.ID != "" && a.File != "":
+		return "", refusal("id and file: one of them is enough")
+	case a.ID == "" && a.File == "":
+		return "", refusal("id: which workflow is meant?")
+	case a.ID != "":
+		return a.ID, nil
+	}
+	return o.flows.Newest(a.File)
+}
+
+// flowProblem says what was refused.
+func flowProblem(err error) error {
+	switch {
+	case errors.Is(err, workflow.ErrUnknown):
+		return refusal("there is no such workflow")
+	case errors.Is(err, workflow.ErrNotAwaited):
+		return refusal("approve: " + err.Error())
+	case errors.Is(err, workflow.ErrOver):
+		return &control.Problem{Code: wire.OperationFailed, Message: workflow.ErrOver.Error()}
+	}
+	return err
+}
+
+func (o *ops) workflowStatus(_ context.Context, raw json.RawMessage, _ petitioner) (any, error) {
+	a, err := arguments[flowArgs](raw)
+	if err != nil {
+		return nil, err
+	}
+	id, err := o.flowID(a)
+	if err != nil {
+		return nil, flowProblem(err)
+	}
+	v, err := o.flows.Status(id)
+	return flowing{Workflow: v}, flowProblem(err)
+}
+
+// workflowResume goes on with a workflow. Approvals are the operator's (MUT-4).
+func (o *ops) workflowResume(ctx context.Context, raw json.RawMessage, who petitioner) (any, error) {
+	a, err := arguments[flowArgs](raw)
+	if err != nil {
+		return nil, err
+	}
+	may := who.operator && who.actor.Kind == run.Operator
+	if a.Approve != nil && !may {
+		return nil, &control.Problem{Code: wire.PermissionDenied, Message: "approvals are the operator's to give, at the command line"}
+	}
+	compared := a
+	compared.Key = ""
+	return o.once(ctx, run.Request{
+		Key: a.Key, Operation: facade.WorkflowResume, Arguments: compared, Actor: who.actor,
+		Plan: func() string { id, _ := o.flowID(a); return cmp.Or(id, "none") },
+		// Resuming twice does nothing twice: what is finished stays so.
+		Find: func(string) (any, bool, error) { return nil, false, nil },
+		Do: func(string) (any, error) {
+			id, err := o.flowID(a)
+			if err != nil {
+				return nil, flowProblem(err)
+			}
+			v, err := o.flows.Resume(id, a.Approve, may, actorJSON(who.actor))
+			return flowing{Workflow: v}, flowProblem(err)
+		},
+	})
+}

@@ -1,0 +1,536 @@
+package workflow
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"harness/pkg/evidence"
+)
+
+// What a workflow has on disk, in its directory.
+const (
+	specFile   = "workflow.json"
+	journalDir = "journal"
+	promptsDir = "prompts"
+	baseDir    = "workflows" // in the state directory
+	asideDir   = "workflows-aside"
+)
+
+// maxSpec bounds what is read of one workflow's own file, in bytes.
+const maxSpec = 4 << 20
+
+// ErrUnknown is what is returned for a workflow that there is not.
+var ErrUnknown = errors.New("no such workflow")
+
+// ErrOver is what is returned for a resume of what has nothing left to do.
+var ErrOver = errors.New("the workflow is done")
+
+// Outcome is how a run ended.
+type Outcome struct {
+	State              string
+	ExitCode           *int
+	FinalReceiptSHA256 string
+}
+
+// Task is one run that is to be launched.
+type Task struct {
+	Run      string // the id that it is to have
+	Workflow string
+	Node     Node
+	Prompt   []byte // nil for none
+	Actor    json.RawMessage
+}
+
+// Launcher runs what a workflow has run. It is safe for use by many goroutines.
+type Launcher interface {
+	// NewID makes the id of a run that is about to be.
+	NewID() string
+	// Launch starts a run. An error means that nothing was started.
+	Launch(t Task) error
+	// Wait returns how a run ended, once it has; or ctx's error.
+	Wait(ctx context.Context, id string) (Outcome, error)
+	// Has reports whether there is evidence of a run.
+	Has(id string) bool
+}
+
+// Spec is a workflow as it was sealed when it began.
+type Spec struct {
+	Schema string          `json:"schema"` // harness/workflow/v1
+	ID     string          `json:"id"`
+	File   string          `json:"file"`
+	Graph  Graph           `json:"graph"`
+	Actor  json.RawMessage `json:"actor"`
+	Key    string          `json:"idempotency_key"`
+	At     time.Time       `json:"at"`
+}
+
+const specSchema = "harness/workflow/v1"
+
+// View is a workflow as it is shown.
+type View struct {
+	ID        string          `json:"id"`
+	Name      string          `json:"name"`
+	File      string          `json:"file"`
+	State     string          `json:"state"`
+	Nodes     []NodeView      `json:"nodes"`
+	SHA256    string          `json:"sha256"`
+	Actor     json.RawMessage `json:"actor"`
+	StartedAt time.Time       `json:"started_at"`
+	Replayed  bool            `json:"replayed"`
+}
+
+// Engine keeps the workflows of one state directory, whose only writer it is.
+type Engine struct {
+	state *evidence.Dir
+	dir   *evidence.Dir
+	run   Launcher
+	log   *slog.Logger
+
+	ctx    context.Context //nolint:containedctx // ends what was begun by requests that are over
+	cancel context.CancelFunc
+	idle   sync.WaitGroup
+
+	mu    sync.Mutex
+	flows map[string]*flow
+}
+
+// flow is one workflow that is in memory.
+type flow struct {
+	spec    Spec
+	dir     *evidence.Dir
+	journal *evidence.Ledger
+
+	mu    sync.Mutex
+	state *State
+}
+
+// Open opens the workflows of a state directory. What was under way when a
+// daemon ended is noted as interrupted. It starts nothing.
+func Open(state *evidence.Dir, run Launcher, log *slog.Logger, now time.Time) (*Engine, error) {
+	dir, err := state.Ensure(baseDir)
+	if err != nil {
+		return nil, fmt.Errorf("open the workflows: %w", err)
+	}
+	e := &Engine{state: state, dir: dir, run: run, log: log, flows: map[string]*flow{}}
+	e.ctx, e.cancel = context.WithCancel(context.Background())
+	names, err := dir.Names()
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("list the workflows: %w", err), dir.Close())
+	}
+	for _, id := range names {
+		if !known(id) {
+			continue
+		}
+		if err := e.load(id, now); err != nil {
+			log.Error("a workflow's journal is not valid; it is left alone", "workflow", id, "error", err)
+		}
+	}
+	return e, nil
+}
+
+// load opens one workflow, and settles what a daemon left under way.
+func (e *Engine) load(id string, now time.Time) error {
+	f, err := e.open(id, now)
+	if err != nil || f == nil {
+		return err
+	}
+	state, _ := f.state.View()
+	if state != Running {
+		e.flows[id] = f
+		return nil
+	}
+	for _, a := range f.state.UnderWay() {
+		r := Result{Node: a.Node, N: a.N, Run: a.Run, State: Interrupted}
+		if e.run.Has(a.Run) {
+			// It is over: the daemon that ran it is.
+			if o, err := e.run.Wait(e.ctx, a.Run); err == nil && o.State != "failed" {
+				r.State, r.ExitCode, r.FinalReceiptSHA256 = o.State, o.ExitCode, o.FinalReceiptSHA256
+			}
+		}
+		if err := f.append(TypeNodeEnded, now, r); err != nil {
+			return err
+		}
+	}
+	e.flows[id] = f
+	return f.append(TypeInterrupted, now, struct{}{})
+}
+
+// open reads a workflow; nil for one that never began.
+func (e *Engine) open(id string, now time.Time) (*flow, error) {
+	dir, err := e.dir.Sub(id)
+	if err != nil {
+		return nil, err
+	}
+	f := &flow{dir: dir}
+	data, err := dir.ReadSealed(specFile, maxSpec)
+	var bad *evidence.Fault
+	if errors.As(err, &bad) && bad.Missing() || err == nil && len(data) == 0 {
+		return nil, errors.Join(dir.Close(), e.aside(id))
+	}
+	if err == nil {
+		err = evidence.DecodeCanonical(data, &f.spec)
+	}
+	if err != nil {
+		return nil, errors.Join(err, dir.Close())
+	}
+	journal, records, torn, err := evidence.OpenLedger(dir, journalDir, id, now)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, errors.Join(dir.Close(), e.aside(id))
+	}
+	if err != nil {
+		return nil, errors.Join(err, dir.Close())
+	}
+	if torn != nil {
+		e.log.Warn("torn record of a workflow set aside", "workflow", id, "entry", torn.Entry, "aside", torn.Aside)
+	}
+	if len(records) == 0 || records[0].Type != TypeStarted {
+		return nil, errors.Join(journal.Close(), dir.Close(), e.aside(id))
+	}
+	f.journal = journal
+	var first startedBody
+	if err := json.Unmarshal(records[0].Body, &first); err != nil || first.SpecSHA256 != evidence.Digest(data) {
+		return nil, errors.Join(&evidence.Fault{Entry: specFile, Message: "not as it was when the workflow began"}, journal.Close(), dir.Close())
+	}
+	f.state, err = Replay(&f.spec.Graph, entriesOf(records))
+	return f, err
+}
+
+// aside moves what never began out of the way: nothing was launched of it.
+func (e *Engine) aside(id string) error {
+	dir, err := e.state.Ensure(asideDir)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	if err := e.dir.Rename(id, dir, id); err != nil {
+		return err
+	}
+	e.log.Warn("a workflow that was about to begin when an earlier daemon ended is set aside; nothing was launched", "workflow", id, "aside", asideDir+"/"+id)
+	return evidence.Together(e.dir.Sync, dir.Sync)
+}
+
+// startedBody is the first record of a journal.
+type startedBody struct {
+	SpecSHA256 string          `json:"spec_sha256"`
+	Actor      json.RawMessage `json:"actor"`
+}
+
+func entriesOf(records []evidence.Record) []Entry {
+	entries := make([]Entry, len(records))
+	for i, r := range records {
+		entries[i] = Entry{r.Type, r.Body}
+	}
+	return entries
+}
+
+// known reports whether id could be one of ours, and so a path.
+func known(id string) bool {
+	if len(id) < 4 || len(id) > 80 || id[:3] != "wf-" {
+		return false
+	}
+	return nameOK.MatchString(id)
+}
+
+// append adds a record, and what it means. The caller holds f.mu, or is alone.
+func (f *flow) append(typ string, at time.Time, body any) error {
+	r, err := f.journal.Append(typ, at, body)
+	if err != nil {
+		return err
+	}
+	return f.state.apply(Entry{r.Type, r.Body})
+}
+
+// Has reports whether a workflow began.
+func (e *Engine) Has(id string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.flows[id] != nil
+}
+
+// Start begins a workflow of that id: it is sealed, and what it runs goes on by
+// itself.
+func (e *Engine) Start(spec Spec, prompts map[string][]byte) (View, error) {
+	if !known(spec.ID) {
+		return View{}, ErrUnknown
+	}
+	spec.Schema, spec.At = specSchema, spec.At.UTC().Round(0)
+	f, err := e.seal(spec, prompts)
+	if err != nil {
+		return View{}, err
+	}
+	e.mu.Lock()
+	e.flows[spec.ID] = f
+	e.mu.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	e.advance(f)
+	return f.view(), nil
+}
+
+// seal writes what a workflow is begun with. A directory of that name is of a
+// daemon that ended before it had begun.
+func (e *Engine) seal(spec Spec, prompts map[string][]byte) (*flow, error) {
+	if _, err := e.dir.Sub(spec.ID); err == nil {
+		if err := e.dir.Remove(spec.ID); err != nil {
+			return nil, fmt.Errorf("begin a workflow: %w", err)
+		}
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("begin a workflow: %w", err)
+	}
+	dir, err := e.dir.Make(spec.ID)
+	if err != nil {
+		return nil, fmt.Errorf("begin a workflow: %w", err)
+	}
+	texts, err := dir.Make(promptsDir)
+	if err != nil {
+		return nil, fmt.Errorf("begin a workflow: %w", err)
+	}
+	defer texts.Close()
+	journal, err := dir.Make(journalDir)
+	if err != nil {
+		return nil, fmt.Errorf("begin a workflow: %w", err)
+	}
+	data, err := evidence.Canonical(spec)
+	if err != nil {
+		return nil, err
+	}
+	var syncs []func() error
+	put := func(in *evidence.Dir, name string, data []byte) {
+		if err == nil {
+			var sync func() error
+			sync, err = in.Put(name, data)
+			syncs = append(syncs, sync)
+		}
+	}
+	for id, text := range prompts {
+		put(texts, id, text)
+	}
+	put(dir, specFile, data)
+	if err != nil {
+		return nil, fmt.Errorf("begin a workflow: %w", err)
+	}
+	if err := evidence.Together(append(syncs, texts.Sync, dir.Sync, e.dir.Sync)...); err != nil {
+		return nil, fmt.Errorf("begin a workflow: %w", err)
+	}
+	f := &flow{spec: spec, dir: dir, journal: evidence.NewLedger(journal, spec.ID)}
+	if f.state, err = Replay(&f.spec.Graph, nil); err != nil {
+		return nil, err
+	}
+	return f, f.append(TypeStarted, spec.At, startedBody{evidence.Digest(data), spec.Actor})
+}
+
+// advance does what is to be done now. The caller holds f.mu.
+func (e *Engine) advance(f *flow) {
+	for {
+		steps := f.state.Next()
+		if e.ctx.Err() != nil || len(steps) == 0 {
+			return
+		}
+		for _, step := range steps {
+			var err error
+			if step.End != "" {
+				err = f.append(TypeEnded, time.Now(), map[string]string{"state": step.End})
+			} else {
+				err = e.try(f, *step.Attempt)
+			}
+			if err != nil {
+				e.log.Error("a workflow cannot go on", "workflow", f.spec.ID, "error", err)
+				return
+			}
+			if step.End != "" {
+				return
+			}
+		}
+	}
+}
+
+// try begins one try of a node: what is about to be is in the journal before it
+// is.
+func (e *Engine) try(f *flow, a Attempt) error {
+	def, _ := f.spec.Graph.Find(a.Node)
+	a.Run = e.run.NewID()
+	if err := f.append(TypeNodeStarted, time.Now(), a); err != nil {
+		return err
+	}
+	t := Task{Run: a.Run, Workflow: f.spec.ID, Node: def, Actor: f.spec.Actor}
+	var err error
+	if def.Prompt != "" {
+		t.Prompt, err = f.dir.ReadSealed(promptsDir+"/"+def.ID, MaxTicket)
+		if err == nil && evidence.Digest(t.Prompt) != def.PromptSHA256 {
+			err = &evidence.Fault{Entry: promptsDir + "/" + def.ID, Message: "not as it was when the workflow began"}
+		}
+	}
+	if err == nil {
+		err = e.run.Launch(t)
+	}
+	if err != nil {
+		e.log.Warn("a node of a workflow was not launched", "workflow", f.spec.ID, "node", def.ID, "error", err)
+		state := "failed"
+		if errors.Is(err, context.Canceled) {
+			state = Interrupted // everything is ending
+		}
+		return f.append(TypeNodeEnded, time.Now(), Result{Node: a.Node, N: a.N, Run: a.Run, State: state})
+	}
+	e.idle.Go(func() { e.await(f, a) })
+	return nil
+}
+
+// await notes how a try ended, and goes on.
+func (e *Engine) await(f *flow, a Attempt) {
+	o, err := e.run.Wait(e.ctx, a.Run)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err != nil {
+		if e.ctx.Err() == nil {
+			e.log.Error("the end of a workflow's run is not known", "workflow", f.spec.ID, "run", a.Run, "error", err)
+		}
+		return // the next daemon looks for it
+	}
+	r := Result{Node: a.Node, N: a.N, Run: a.Run, State: o.State, ExitCode: o.ExitCode, FinalReceiptSHA256: o.FinalReceiptSHA256}
+	if err := f.append(TypeNodeEnded, time.Now(), r); err != nil {
+		e.log.Error("a workflow cannot go on", "workflow", f.spec.ID, "error", err)
+		return
+	}
+	e.advance(f)
+}
+
+// Resume goes on with a workflow: what failed or was interrupted is tried again.
+// approve are the approvals that are given, all that are waited for where it is
+// nil and may is true.
+func (e *Engine) Resume(id string, approve []string, may bool, actor json.RawMessage) (View, error) {
+	f, err := e.flow(id)
+	if err != nil {
+		return View{}, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if _, _, err := evidence.ReadChain(f.dir, journalDir, id); err != nil {
+		return View{}, named(id, err)
+	}
+	state, _ := f.state.View()
+	if state == Done {
+		return View{}, ErrOver
+	}
+	awaited := f.state.Awaited()
+	for _, node := range approve {
+		if !slices.Contains(awaited, node) {
+			return View{}, fmt.Errorf("%w: %q", ErrNotAwaited, node)
+		}
+	}
+	if state != Running && state != Waiting {
+		if err := f.append(TypeResumed, time.Now(), map[string]json.RawMessage{"actor": actor}); err != nil {
+			return View{}, err
+		}
+	}
+	if may {
+		if approve == nil {
+			approve = f.state.Awaited()
+		}
+		for _, node := range approve {
+			if err := f.append(TypeApproved, time.Now(), Approval{node, actor}); err != nil {
+				return View{}, err
+			}
+		}
+	}
+	e.advance(f)
+	return f.view(), nil
+}
+
+// ErrNotAwaited is what is returned for an approval that nobody waits for.
+var ErrNotAwaited = errors.New("no approval of that node is waited for")
+
+// Status shows a workflow, whose journal is verified first.
+func (e *Engine) Status(id string) (View, error) {
+	f, err := e.flow(id)
+	if err != nil {
+		return View{}, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if _, head, err := evidence.ReadChain(f.dir, journalDir, id); err != nil {
+		return View{}, named(id, err)
+	} else if head != f.journal.Head() {
+		return View{}, named(id, &evidence.Fault{Entry: journalDir, Message: "not the records that were written"})
+	}
+	return f.view(), nil
+}
+
+// Newest returns the id of the newest workflow that was started from a file.
+func (e *Engine) Newest(file string) (string, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	newest := ""
+	for id, f := range e.flows {
+		if f.spec.File == file && (newest == "" || f.spec.At.After(e.flows[newest].spec.At)) {
+			newest = id
+		}
+	}
+	if newest == "" {
+		return "", ErrUnknown
+	}
+	return newest, nil
+}
+
+func (e *Engine) flow(id string) (*flow, error) {
+	e.mu.Lock()
+	f := e.flows[id]
+	e.mu.Unlock()
+	if f != nil {
+		return f, nil
+	}
+	if known(id) {
+		if dir, err := e.dir.Sub(id); err == nil {
+			defer dir.Close()
+			// It is there and was not opened: it says why.
+			if _, _, err := evidence.ReadChain(dir, journalDir, id); err != nil {
+				return nil, named(id, err)
+			}
+		}
+	}
+	return nil, ErrUnknown
+}
+
+// named says of which workflow an entry is.
+func named(id string, err error) error {
+	var f *evidence.Fault
+	if errors.As(err, &f) {
+		return &evidence.Fault{Entry: baseDir + "/" + id + "/" + f.Entry, Message: f.Message, Torn: f.Torn}
+	}
+	return err
+}
+
+// view shows a workflow. The caller holds f.mu.
+func (f *flow) view() View {
+	state, nodes := f.state.View()
+	return View{ID: f.spec.ID, Name: f.spec.Graph.Name, File: f.spec.File, State: state, Nodes: nodes, SHA256: f.spec.Graph.SHA256, Actor: f.spec.Actor, StartedAt: f.spec.At}
+}
+
+// String names the service in a supervisor's log.
+func (e *Engine) String() string { return "workflows" }
+
+// Serve waits for ctx to end, then for what waits for runs. Nothing more is
+// launched; what is under way ends elsewhere.
+func (e *Engine) Serve(ctx context.Context) error {
+	<-ctx.Done()
+	e.cancel()
+	e.idle.Wait()
+	return ctx.Err()
+}
+
+// Close lets go of the workflows. Serve must have returned.
+func (e *Engine) Close() error {
+	e.cancel()
+	e.idle.Wait()
+	var errs []error
+	for _, f := range e.flows {
+		errs = append(errs, f.journal.Close(), f.dir.Close())
+	}
+	return errors.Join(append(errs, e.dir.Close())...)
+}

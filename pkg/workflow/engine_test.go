@@ -1,0 +1,325 @@
+package workflow
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"harness/pkg/evidence"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience bounds every wait for what has to happen.
+const patience = 20 * time.Second
+
+// hand launches runs that end when the test says so.
+type hand struct {
+	mu      sync.Mutex
+	n       int
+	tasks   map[string]Task
+	ended   map[string]Outcome
+	changed chan struct{} // closed and replaced at each change
+	refuse  error
+}
+
+func newHand() *hand {
+	return &hand{tasks: map[string]Task{}, ended: map[string]Outcome{}, changed: make(chan struct{})}
+}
+
+func (h *hand) stir() {
+	close(h.changed)
+	h.changed = make(chan struct{})
+}
+
+func (h *hand) NewID() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.n++
+	return fmt.Sprint("r", h.n)
+}
+
+func (h *hand) Launch(t Task) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.refuse != nil {
+		return h.refuse
+	}
+	if _, twice := h.tasks[t.Run]; twice {
+		panic("launched twice")
+	}
+	h.tasks[t.Run] = t
+	h.stir()
+	return nil
+}
+
+func (h *hand) Has(id string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	_, there := h.tasks[id]
+	return there
+}
+
+func (h *hand) Wait(ctx context.Context, id string) (Outcome, error) {
+	for {
+		h.mu.Lock()
+		o, over := h.ended[id]
+		changed := h.changed
+		h.mu.Unlock()
+		if over {
+			return o, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return Outcome{}, ctx.Err()
+		}
+	}
+}
+
+// end ends the newest run of a node, which is waited for.
+func (h *hand) end(t *testing.T, node, state string, code int) {
+	t.Helper()
+	deadline := time.After(patience)
+	for {
+		h.mu.Lock()
+		for id, task := range h.tasks {
+			if _, over := h.ended[id]; !over && task.Node.ID == node {
+				h.ended[id] = Outcome{state, &code, "final of " + id}
+				h.stir()
+				h.mu.Unlock()
+				return
+			}
+		}
+		changed := h.changed
+		h.mu.Unlock()
+		select {
+		case <-changed:
+		case <-deadline:
+			t.Fatalf("%s was never launched", node)
+		}
+	}
+}
+
+// house is an engine over a state directory.
+type house struct {
+	t     *testing.T
+	dir   string
+	state *evidence.Dir
+	hand  *hand
+	e     *Engine
+}
+
+func newHouse(t *testing.T) *house {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &house{t: t, dir: dir, hand: newHand()}
+	h.open()
+	return h
+}
+
+// open opens the directory as the next daemon does.
+func (h *house) open() {
+	h.t.Helper()
+	var err error
+	if h.state, err = evidence.OpenDir(h.dir); err != nil {
+		h.t.Fatal(err)
+	}
+	if h.e, err = Open(h.state, h.hand, slog.New(slog.NewTextHandler(h.t.Output(), nil)), time.Now()); err != nil {
+		h.t.Fatal(err)
+	}
+	e, state := h.e, h.state
+	h.t.Cleanup(func() {
+		e.Close()
+		state.Close()
+	})
+}
+
+// kill ends the engine as the end of its process does.
+func (h *house) kill() {
+	h.t.Helper()
+	if err := h.e.Close(); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+const threeSteps = "name = \"w\"\nparallel = 2\n[[node]]\nid = \"a\"\nharness = \"h\"\nprompt_file = \"a.md\"\n[[node]]\nid = \"b\"\nharness = \"h\"\nretry = 1\n" +
+	"[[node]]\nid = \"ok\"\nkind = \"approval\"\nneeds = [\"a\", \"b\"]\n[[node]]\nid = \"c\"\nharness = \"h\"\nneeds = [\"ok\"]\n"
+
+func (h *house) start(text string) View {
+	h.t.Helper()
+	g, prompts, faults := Parse([]byte(text), roles(), files(map[string]string{"a.md": "do a"}))
+	if len(faults) > 0 {
+		h.t.Fatal(faults)
+	}
+	v, err := h.e.Start(Spec{ID: "wf-1", File: "/f", Graph: g, Actor: json.RawMessage(`{"kind":"operator"}`), At: time.Now()}, prompts)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return v
+}
+
+// is waits until the workflow is in a state, with each node as given.
+func (h *house) is(state string, nodes ...string) View {
+	h.t.Helper()
+	want := state + " " + strings.Join(nodes, " ")
+	deadline := time.Now().Add(patience)
+	for {
+		v, err := h.e.Status("wf-1")
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		got := v.State
+		for _, n := range v.Nodes {
+			got += fmt.Sprintf(" %s:%s:%d", n.ID, n.State, n.Attempts)
+		}
+		if got == want {
+			return v
+		}
+		if time.Now().After(deadline) {
+			h.t.Fatalf("it is %s, and not %s", got, want)
+		}
+		h.hand.mu.Lock()
+		changed := h.hand.changed
+		h.hand.mu.Unlock()
+		select {
+		case <-changed:
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+func TestEngine_RunsAGraphToItsEnd(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.start(threeSteps)
+	h.is(Running, "a:running:1", "b:running:1", "ok:pending:0", "c:pending:0")
+	h.hand.end(t, "b", "exited", 1)
+	h.is(Running, "a:running:1", "b:running:2", "ok:pending:0", "c:pending:0")
+	h.hand.end(t, "a", "exited", 0)
+	h.hand.end(t, "b", "exited", 0)
+	h.is(Waiting, "a:done:1", "b:done:2", "ok:waiting:0", "c:pending:0")
+	if v, err := h.e.Resume("wf-1", nil, false, nil); err != nil || v.State != Waiting {
+		t.Errorf("an approval was given by who may not: %+v, %v", v, err)
+	}
+	if _, err := h.e.Resume("wf-1", []string{"c"}, true, nil); !errors.Is(err, ErrNotAwaited) {
+		t.Error(err)
+	}
+	if _, err := h.e.Resume("wf-1", nil, true, json.RawMessage(`{}`)); err != nil {
+		t.Error(err)
+	}
+	h.hand.end(t, "c", "exited", 0)
+	h.is(Done, "a:done:1", "b:done:2", "ok:done:0", "c:done:1")
+	if _, err := h.e.Resume("wf-1", nil, true, nil); !errors.Is(err, ErrOver) {
+		t.Error(err)
+	}
+	h.hand.mu.Lock()
+	defer h.hand.mu.Unlock()
+	for _, task := range h.hand.tasks {
+		if want := map[string]string{"a": "do a"}[task.Node.ID]; string(task.Prompt) != want {
+			t.Errorf("the prompt of %s: %q", task.Node.ID, task.Prompt)
+		}
+	}
+}
+
+// Each try says which one it is of and what it builds on.
+func TestEngine_JournalHasTheLineage(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.start("name = \"w\"\n[[node]]\nid = \"a\"\nharness = \"h\"\n[[node]]\nid = \"b\"\nharness = \"h\"\nneeds = [\"a\"]\nretry = 1\n")
+	h.hand.end(t, "a", "exited", 0)
+	h.hand.end(t, "b", "timed_out", -1)
+	h.hand.end(t, "b", "exited", 0)
+	h.is(Done, "a:done:1", "b:done:2")
+	dir, err := h.state.Sub("workflows/wf-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	records, _, err := evidence.ReadChain(dir, journalDir, "wf-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tries []string
+	for _, r := range records {
+		if r.Type == TypeNodeStarted {
+			tries = append(tries, string(r.Body))
+		}
+	}
+	want := `[{"node":"a","attempt":1,"run":"r1","retry_of":"","inputs":{}} {"node":"b","attempt":1,"run":"r2","retry_of":"","inputs":{"a":"final of r1"}} {"node":"b","attempt":2,"run":"r3","retry_of":"r2","inputs":{"a":"final of r1"}}]`
+	if got := fmt.Sprint(tries); got != want {
+		t.Errorf("%s\nwant %s", got, want)
+	}
+}
+
+// A daemon that ends leaves a workflow interrupted. A run that had ended counts
+// as it ended, and nothing that is done runs again.
+func TestEngine_GoesOnAfterACrashWhenItIsTold(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.start(threeSteps)
+	h.is(Running, "a:running:1", "b:running:1", "ok:pending:0", "c:pending:0")
+	h.kill()
+	h.hand.end(t, "a", "exited", 0) // nobody saw it
+	h.hand.end(t, "b", "failed", -1)
+	h.open()
+	h.is(Interrupted, "a:done:1", "b:interrupted:1", "ok:pending:0", "c:pending:0")
+	if _, err := h.e.Resume("wf-1", nil, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	h.is(Running, "a:done:1", "b:running:2", "ok:pending:0", "c:pending:0")
+	h.hand.end(t, "b", "exited", 0)
+	h.is(Waiting, "a:done:1", "b:done:2", "ok:waiting:0", "c:pending:0")
+	h.kill()
+	h.open()
+	h.is(Waiting, "a:done:1", "b:done:2", "ok:waiting:0", "c:pending:0")
+	if id, err := h.e.Newest("/f"); err != nil || id != "wf-1" {
+		t.Error(id, err)
+	}
+}
+
+func TestEngine_TrustsNoJournalThatWasChanged(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.start(threeSteps)
+	file := filepath.Join(h.dir, "workflows/wf-1/journal/0002-node_started.json")
+	if err := os.Chmod(file, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var f *evidence.Fault
+	if _, err := h.e.Status("wf-1"); !errors.As(err, &f) || f.Entry != "workflows/wf-1/journal/0002-node_started.json" {
+		t.Error(err)
+	}
+	if _, err := h.e.Resume("wf-1", nil, true, nil); !errors.As(err, &f) {
+		t.Error(err)
+	}
+	h.kill()
+	h.open()
+	if _, err := h.e.Status("wf-1"); !errors.As(err, &f) {
+		t.Error(err)
+	}
+	if _, err := h.e.Status("wf-2"); !errors.Is(err, ErrUnknown) {
+		t.Error(err)
+	}
+}
+
+func TestEngine_ANodeThatCannotBeLaunchedFails(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.hand.refuse = errors.New("not installed")
+	h.start("name = \"w\"\n[[node]]\nid = \"a\"\nharness = \"h\"\nretry = 2\n")
+	h.is(Failed, "a:failed:3")
+}

@@ -1,0 +1,346 @@
+package worktree
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"harness/pkg/evidence"
+)
+
+// What the state directory has of worktrees, and a repository.
+const (
+	baseDir   = "worktrees"
+	chainDir  = "records"
+	chainName = "worktrees"
+	inRepo    = ".worktrees"
+	linkName  = ".harness-run"
+)
+
+// gitWithin bounds one call of git.
+const gitWithin = 2 * time.Minute
+
+// Errors that callers tell apart.
+var (
+	ErrUnknown = errors.New("no such worktree")
+	ErrName    = errors.New("a name of letters, digits, _ . and -, that does not begin with . or -, is needed")
+	ErrTaken   = errors.New("there is a worktree of this name")
+	ErrDirty   = errors.New("it has changes that are not committed")
+	ErrNoGit   = errors.New("git is not installed; install git")
+)
+
+// Refused is what git did not do, in a line of its own words.
+type Refused struct{ Said string }
+
+// Error implements error.
+func (r *Refused) Error() string { return "git: " + r.Said }
+
+// Worktree is one that was made.
+type Worktree struct {
+	ID     string          `json:"id"`
+	Name   string          `json:"name"`
+	Repo   string          `json:"repo"`
+	Path   string          `json:"path"`
+	Branch string          `json:"branch"`
+	Base   string          `json:"base"` // the commit that it was made from
+	Head   string          `json:"head"`
+	Actor  json.RawMessage `json:"actor"`
+}
+
+// Request asks for a worktree.
+type Request struct {
+	ID           string
+	Repo         string // its top directory
+	Name         string
+	Base, Branch string // "" for HEAD, and for one of its own
+	Actor        json.RawMessage
+	Run          string // the directory of the evidence that it is linked to, "" for none
+}
+
+// Store knows the worktrees of one state directory, whose only writer it is.
+type Store struct {
+	ledger *evidence.Ledger
+
+	mu  sync.Mutex // also of the chain's order, and of git in one repository
+	all []Worktree // those that were not removed, in the order they were made
+}
+
+// The types of the chain's records.
+const (
+	typeCreated = "created"
+	typeRemoved = "removed"
+)
+
+// Open opens the worktrees of a state directory.
+func Open(state *evidence.Dir, log *slog.Logger, now time.Time) (*Store, error) {
+	base, err := state.Ensure(baseDir)
+	if err != nil {
+		return nil, fmt.Errorf("open the worktrees: %w", err)
+	}
+	defer base.Close()
+	made, err := base.Ensure(chainDir)
+	if err != nil {
+		return nil, fmt.Errorf("open the worktrees: %w", err)
+	}
+	made.Close()
+	ledger, records, torn, err := evidence.OpenLedger(base, chainDir, chainName, now)
+	if err != nil {
+		return nil, fmt.Errorf("open the worktrees: %w", err)
+	}
+	if torn != nil {
+		log.Warn("torn record of the worktrees set aside", "entry", torn.Entry, "aside", torn.Aside)
+	}
+	s := &Store{ledger: ledger}
+	for _, r := range records {
+		if err := s.apply(r); err != nil {
+			return nil, errors.Join(err, ledger.Close())
+		}
+	}
+	return s, nil
+}
+
+// apply takes one more record.
+func (s *Store) apply(r evidence.Record) error {
+	var w Worktree
+	switch r.Type {
+	case typeCreated:
+		if err := json.Unmarshal(r.Body, &w); err != nil {
+			return fmt.Errorf("read the worktrees: %w", err)
+		}
+		s.all = append(s.all, w)
+	case typeRemoved:
+		if err := json.Unmarshal(r.Body, &w); err != nil {
+			return fmt.Errorf("read the worktrees: %w", err)
+		}
+		s.all = slices.DeleteFunc(s.all, func(one Worktree) bool { return one.ID == w.ID })
+	}
+	return nil
+}
+
+// Close lets go of the chain.
+func (s *Store) Close() error { return s.ledger.Close() }
+
+// List returns the worktrees, by name.
+func (s *Store) List() []Worktree {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := slices.Clone(s.all)
+	slices.SortFunc(list, func(a, b Worktree) int { return strings.Compare(a.Name, b.Name) })
+	return list
+}
+
+// Find returns the worktree of an id.
+func (s *Store) Find(id string) (Worktree, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := slices.IndexFunc(s.all, func(w Worktree) bool { return w.ID == id })
+	if i < 0 {
+		return Worktree{}, false
+	}
+	return s.all[i], true
+}
+
+var nameOK = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$`) //nolint:gochecknoglobals // compiled once
+
+// Create makes a worktree.
+func (s *Store) Create(ctx context.Context, r Request) (Worktree, error) {
+	if !nameOK.MatchString(r.Name) || strings.HasSuffix(r.Name, ".lock") {
+		return Worktree{}, ErrName
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if slices.ContainsFunc(s.all, func(w Worktree) bool { return w.Name == r.Name }) {
+		return Worktree{}, ErrTaken
+	}
+	w := Worktree{ID: r.ID, Name: r.Name, Repo: r.Repo, Path: filepath.Join(r.Repo, inRepo, r.Name), Branch: r.Branch, Actor: r.Actor}
+	if w.Branch == "" {
+		w.Branch = "harness/" + r.Name
+	}
+	if err := s.make(ctx, &w, r); err != nil {
+		return Worktree{}, err
+	}
+	record, err := s.ledger.Append(typeCreated, time.Now(), w)
+	if err != nil {
+		return Worktree{}, err
+	}
+	return w, s.apply(record)
+}
+
+// make has git make it, unless a daemon did that ended before it could say so.
+func (s *Store) make(ctx context.Context, w *Worktree, r Request) error {
+	top, err := Git(ctx, w.Repo, "rev-parse", "--show-toplevel")
+	if err != nil {
+		return err
+	}
+	if real, err := filepath.EvalSymlinks(w.Repo); err != nil || top != real {
+		return &Refused{"the path is not the top directory of a repository"}
+	}
+	base := r.Base
+	if base == "" {
+		base = "HEAD"
+	}
+	if w.Base, err = Git(ctx, w.Repo, "rev-parse", "--verify", "--quiet", "--end-of-options", base+"^{commit}"); err != nil {
+		return refine(err, "there is no such base")
+	}
+	if _, err := Git(ctx, w.Repo, "check-ref-format", "--branch", w.Branch); err != nil {
+		return refine(err, "that is no name of a branch")
+	}
+	if err := exclude(ctx, w.Repo, "/"+inRepo+"/", linkName); err != nil {
+		return err
+	}
+	if err := s.add(ctx, w); err != nil {
+		return err
+	}
+	if w.Head, err = Git(ctx, w.Path, "rev-parse", "HEAD"); err != nil {
+		return err
+	}
+	return link(w.Path, r.Run)
+}
+
+// add has git add the worktree.
+func (s *Store) add(ctx context.Context, w *Worktree) error {
+	parent := filepath.Dir(w.Path)
+	if info, err := os.Lstat(parent); err == nil && !info.IsDir() {
+		return &Refused{inRepo + " is not a directory"}
+	}
+	if branch, err := Git(ctx, w.Path, "symbolic-ref", "--short", "HEAD"); err == nil && branch == w.Branch {
+		if head, err := Git(ctx, w.Path, "rev-parse", "HEAD"); err == nil && head == w.Base {
+			return nil
+		}
+	}
+	_, err := Git(ctx, w.Repo, "worktree", "add", "--quiet", "-b", w.Branch, "--end-of-options", w.Path, w.Base)
+	return err
+}
+
+// link leads from the worktree to the evidence of the run that it was made for.
+func link(path, run string) error {
+	if run == "" {
+		return nil
+	}
+	err := os.Symlink(run, filepath.Join(path, linkName))
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	return err
+}
+
+// refine says in words of ours what git says with none.
+func refine(err error, said string) error {
+	var r *Refused
+	if errors.As(err, &r) {
+		return &Refused{said}
+	}
+	return err
+}
+
+// exclude has git overlook what is ours in a repository.
+func exclude(ctx context.Context, repo string, patterns ...string) error {
+	file, err := Git(ctx, repo, "rev-parse", "--git-path", "info/exclude")
+	if err != nil {
+		return err
+	}
+	if !filepath.IsAbs(file) {
+		file = filepath.Join(repo, file)
+	}
+	have, err := os.ReadFile(file)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("read what git overlooks: %w", err)
+	}
+	more := ""
+	for _, p := range patterns {
+		if !slices.Contains(strings.Split(string(have), "\n"), p) {
+			more += p + "\n"
+		}
+	}
+	if more == "" {
+		return nil
+	}
+	if len(have) > 0 && !bytes.HasSuffix(have, []byte("\n")) {
+		more = "\n" + more
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil { //nolint:gosec // it is git's own
+		return fmt.Errorf("have git overlook what is ours: %w", err)
+	}
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644) //nolint:gosec // it is git's own
+	if err != nil {
+		return fmt.Errorf("have git overlook what is ours: %w", err)
+	}
+	_, err = f.WriteString(more)
+	return errors.Join(err, f.Close())
+}
+
+// Remove removes a worktree that has nothing in it which is not committed. Its
+// branch stays.
+func (s *Store) Remove(ctx context.Context, name string, actor json.RawMessage) (Worktree, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := slices.IndexFunc(s.all, func(w Worktree) bool { return w.Name == name })
+	if i < 0 {
+		return Worktree{}, ErrUnknown
+	}
+	w := s.all[i]
+	if _, err := os.Lstat(w.Path); err == nil {
+		if dirty, err := Git(ctx, w.Path, "status", "--porcelain", "--untracked-files=all"); err != nil {
+			return w, err
+		} else if dirty != "" {
+			return w, ErrDirty
+		}
+		if err := os.Remove(filepath.Join(w.Path, linkName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return w, fmt.Errorf("remove the link to its evidence: %w", err)
+		}
+		if _, err := Git(ctx, w.Repo, "worktree", "remove", "--end-of-options", w.Path); err != nil {
+			return w, err
+		}
+	}
+	w.Actor = actor
+	record, err := s.ledger.Append(typeRemoved, time.Now(), w)
+	if err != nil {
+		return w, err
+	}
+	return w, s.apply(record)
+}
+
+// Git runs git in a directory, without hooks, prompts and what the environment
+// would have it do, and returns what it printed.
+func Git(ctx context.Context, dir string, args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, gitWithin)
+	defer cancel()
+	safe := []string{"-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "safe.bareRepository=explicit", "--no-optional-locks"}
+	cmd := exec.CommandContext(ctx, "git", append(safe, args...)...) //nolint:gosec // arguments follow --end-of-options, or are ours
+	cmd.Dir, cmd.Env = dir, environment(os.Environ())
+	var out, said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &said
+	err := cmd.Run()
+	var exit *exec.ExitError
+	switch {
+	case errors.Is(err, exec.ErrNotFound):
+		return "", ErrNoGit
+	case errors.As(err, &exit):
+		line, _, _ := strings.Cut(strings.TrimSpace(said.String()), "\n")
+		return "", &Refused{strings.TrimPrefix(line, "fatal: ")}
+	case err != nil:
+		return "", fmt.Errorf("run git: %w", err)
+	}
+	return strings.TrimSuffix(out.String(), "\n"), nil
+}
+
+// environment is that of git: the daemon's, without what would have it look
+// elsewhere or ask somebody.
+func environment(environ []string) []string {
+	env := slices.DeleteFunc(slices.Clone(environ), func(v string) bool {
+		return strings.HasPrefix(v, "GIT_") || strings.HasPrefix(v, "HARNESS_")
+	})
+	return append(env, "GIT_TERMINAL_PROMPT=0", "LC_ALL=C")
+}
