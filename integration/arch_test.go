@@ -179,7 +179,7 @@ var rooms = map[string]room{
 	},
 	"integration/bench": {
 		does:  "measures the real binary against a lower bound of its own",
-		knows: []string{"integration/bench/baseline", "integration/fakeup", "pkg/jsonrpc", "pkg/wire", "pkg/control", "pkg/config", "pkg/broker", "pkg/upstream", "pkg/ledger", "reconcile"},
+		knows: []string{"integration/bench/baseline", "integration/fakeup", "pkg/jsonrpc", "pkg/wire", "pkg/control", "pkg/config", "pkg/broker", "pkg/upstream", "pkg/ledger", "pkg/run", "pkg/evidence", "reconcile"},
 	},
 	"integration/bench/baseline": {
 		does: "the least that a server and a topology like ours can cost; shares no code with the product",

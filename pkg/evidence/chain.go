@@ -62,7 +62,12 @@ type Record struct {
 	Body   json.RawMessage `json:"body"`
 	// Sum is the digest of the record as it is stored with an empty Sum.
 	Sum string `json:"sha256"`
+
+	stored string
 }
+
+// Stored is the digest of the record as it is stored, of one that was checked.
+func (r Record) Stored() string { return r.stored }
 
 // Head is the end of a chain: how many records it has, and the digest of the
 // last as it is stored.
@@ -206,7 +211,8 @@ func (h Head) Check(e Entry) (Record, Head, error) {
 	case r.Prev != h.Sum:
 		return fault("the record before it is another than when it was written")
 	}
-	return r, Head{r.N, Digest(e.Data)}, nil
+	r.stored = Digest(e.Data)
+	return r, Head{r.N, r.stored}, nil
 }
 
 // Verify checks a whole chain, in the order of its numbers. A [*Fault] that is

@@ -9,7 +9,9 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -38,6 +40,8 @@ type Dir struct {
 	f *os.File
 	// walk opens one component after the other, as where there is no openat2.
 	walk bool
+
+	mu sync.Mutex
 }
 
 // OpenDir opens the directory at an absolute path, no component of which may
@@ -74,13 +78,17 @@ func (d *Dir) at(call func(fd int) error) error {
 	return failed
 }
 
-// open opens a path below the directory. flags have O_CLOEXEC, O_NOFOLLOW and
-// O_NONBLOCK added: nothing waits for the other end of a pipe.
+// open opens a path below the directory. flags have O_CLOEXEC and O_NOFOLLOW
+// added, and O_NONBLOCK where it may be no directory: nothing waits for the other
+// end of a pipe.
 func (d *Dir) open(rel string, flags int, mode uint32) (*os.File, error) {
 	if !local(rel) {
 		return nil, &fs.PathError{Op: "open", Path: rel, Err: ErrLink}
 	}
-	flags |= unix.O_CLOEXEC | unix.O_NOFOLLOW | unix.O_NONBLOCK
+	flags |= unix.O_CLOEXEC | unix.O_NOFOLLOW
+	if flags&unix.O_DIRECTORY == 0 {
+		flags |= unix.O_NONBLOCK
+	}
 	fd := -1
 	err := d.at(func(at int) (err error) {
 		fd, err = d.openat(at, rel, flags, mode)
@@ -155,7 +163,7 @@ func (d *Dir) Sub(rel string) (*Dir, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Dir{f, d.walk}, nil
+	return &Dir{f: f, walk: d.walk}, nil
 }
 
 // Make makes a directory directly below, 0700, and opens it. It fails where
@@ -213,11 +221,11 @@ func (d *Dir) Put(rel string, data []byte) (sync func() error, err error) {
 
 // Write is Put of a file in this directory that is on the disk when it returns.
 func (d *Dir) Write(name string, data []byte) error {
-	sync, err := d.Put(name, data)
+	done, err := d.Put(name, data)
 	if err != nil {
 		return err
 	}
-	return Together(sync, d.Sync)
+	return Together(done, d.Sync)
 }
 
 // Replace makes data the content of a file that is no evidence, 0600: whole, but
@@ -266,6 +274,14 @@ func infoOf(name string, st *unix.Stat_t) Info {
 	return Info{name, st.Size, mode, st.Ino, uint64(st.Nlink), st.Uid, st.Ctim.Nano(), st.Mtim.Nano()} //nolint:unconvert // of another width elsewhere
 }
 
+// Append appends all that an Info says: two are alike where that is.
+func (i Info) Append(b []byte) []byte {
+	for _, n := range []int64{i.Size, int64(i.Mode), int64(i.Inode), int64(i.Links), int64(i.UID), i.Changed, i.Modified} { //nolint:gosec // only to be compared
+		b = append(strconv.AppendInt(b, n, 36), ' ')
+	}
+	return append(b, '\n')
+}
+
 // Sealed returns what is wrong with a file that should be sealed, "" for
 // nothing.
 func (i Info) Sealed() string { return i.like(sealedMode) }
@@ -296,14 +312,28 @@ func (d *Dir) List() ([]Info, error) {
 		return nil, err
 	}
 	list := make([]Info, len(names))
-	for i, name := range names {
-		var st unix.Stat_t
-		if err := d.at(func(fd int) error { return unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) }); err != nil {
-			return nil, &fs.PathError{Op: "look at", Path: name, Err: err}
+	err = d.at(func(fd int) error {
+		for i, name := range names {
+			var st unix.Stat_t
+			if err := unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+				return &fs.PathError{Op: "look at", Path: name, Err: err}
+			}
+			list[i] = infoOf(name, &st)
 		}
-		list[i] = infoOf(name, &st)
+		return nil
+	})
+	return list, err
+}
+
+// Stat returns what a file below is, in a directory that nobody but the owner of
+// this one writes to: it is not opened, and a link in its directory's path is
+// followed.
+func (d *Dir) Stat(rel string) (info Info, err error) {
+	var st unix.Stat_t
+	if err := d.at(func(fd int) error { return unix.Fstatat(fd, rel, &st, unix.AT_SYMLINK_NOFOLLOW) }); err != nil {
+		return Info{}, &fs.PathError{Op: "look at", Path: rel, Err: err}
 	}
-	return list, nil
+	return infoOf(filepath.Base(rel), &st), nil
 }
 
 // regular says what an open file is, if it is a regular one.
@@ -351,14 +381,20 @@ func (d *Dir) Read(rel string, limit int64) ([]byte, Info, error) {
 	if info.Size > limit {
 		return nil, info, &fs.PathError{Op: "read", Path: rel, Err: ErrTooLarge}
 	}
-	data, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err != nil {
-		return nil, info, err
+	// One byte more than there should be shows that there are no more.
+	data := make([]byte, info.Size+1)
+	n, err := io.ReadFull(f, data)
+	switch {
+	case err == nil: // it grows
+		rest, err := io.ReadAll(io.LimitReader(f, limit-info.Size))
+		if data = append(data, rest...); err != nil || int64(len(data)) > limit {
+			return nil, info, errors.Join(err, &fs.PathError{Op: "read", Path: rel, Err: ErrTooLarge})
+		}
+		return data, info, nil
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return data[:n], info, nil
 	}
-	if int64(len(data)) > limit {
-		return nil, info, &fs.PathError{Op: "read", Path: rel, Err: ErrTooLarge}
-	}
-	return data, info, nil
+	return nil, info, err
 }
 
 // ReadSealed returns a file that was sealed, or a [*Fault] that says why it
@@ -417,13 +453,12 @@ func (d *Dir) Remove(name string) error {
 
 // Names returns the names of what is directly in the directory, sorted.
 func (d *Dir) Names() ([]string, error) {
-	// A second descriptor has a place of its own to read from.
-	f, err := d.open(".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
-	if err != nil {
+	d.mu.Lock() // of where it is read from
+	defer d.mu.Unlock()
+	if _, err := d.f.Seek(0, io.SeekStart); err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	names, err := f.Readdirnames(-1)
+	names, err := d.f.Readdirnames(-1)
 	slices.Sort(names)
 	return names, err
 }

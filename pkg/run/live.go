@@ -362,7 +362,11 @@ func (r *Run) seal(e End) error {
 // finish writes the final receipt. known has the digests of files that need not
 // be read.
 func (r *Run) finish(at time.Time, known map[string]string) error {
-	files, err := digests(r.dir, known)
+	seen, err := look(r.dir)
+	if err != nil {
+		return err
+	}
+	files, err := digests(r.dir, seen, known)
 	if err != nil {
 		return err
 	}
@@ -378,15 +382,12 @@ func (r *Run) finish(at time.Time, known map[string]string) error {
 	return r.dir.Write(finalFile, data)
 }
 
-// digests returns the digest of each file of a run that is sealed, by path.
-func digests(dir *evidence.Dir, known map[string]string) (map[string]string, error) {
-	s, err := look(dir)
-	if err != nil {
-		return nil, err
-	}
+// digests returns the digest of each file of a run that is sealed, by path. known
+// has those that need not be read.
+func digests(dir *evidence.Dir, seen sight, known map[string]string) (map[string]string, error) {
 	files := map[string]string{}
 	maps.Copy(files, known)
-	for path, info := range s.files {
+	for path, info := range seen.files {
 		if _, there := files[path]; there || path == finalFile || path == statusFile {
 			continue
 		}

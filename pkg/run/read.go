@@ -48,9 +48,11 @@ func look(dir *evidence.Dir) (sight, error) {
 		}
 		s.files[info.Name] = info
 	}
+	var b []byte
 	for _, path := range slices.Sorted(keys(s.files)) {
-		s.entries += fmt.Sprintf("%s %+v\n", path, s.files[path])
+		b = s.files[path].Append(append(append(b, path...), ' '))
 	}
+	s.entries = string(b)
 	return s, nil
 }
 
@@ -89,6 +91,7 @@ type view struct {
 	catalog  []byte
 	card     []byte
 	output   evidence.Info
+	sums     map[string]string // digests of files that were read, by path
 }
 
 // cached is a view, and what the directory was then.
@@ -176,7 +179,7 @@ func (r *Run) verify(dir *evidence.Dir) (*view, error) {
 
 // verify checks everything that a run has on the disk (EVI-3).
 func verify(dir *evidence.Dir, id string, seen sight, over bool) (*view, error) {
-	v := &view{entries: len(seen.files)}
+	v := &view{entries: len(seen.files), sums: map[string]string{}}
 	if err := modes(seen, over); err != nil {
 		return nil, err
 	}
@@ -194,7 +197,11 @@ func verify(dir *evidence.Dir, id string, seen sight, over bool) (*view, error) 
 	if v.records, head, err = evidence.ReadChain(dir, receiptsDir, id); err != nil {
 		return nil, err
 	}
-	if err := v.binding(dir, data); err != nil {
+	for _, r := range v.records {
+		v.sums[receiptsDir+"/"+evidence.EntryName(r.N, r.Type)] = r.Stored()
+	}
+	v.sums[contractFile] = evidence.Digest(data)
+	if err := v.binding(dir); err != nil {
 		return nil, err
 	}
 	if err := v.logs(dir, over); err != nil {
@@ -233,12 +240,12 @@ func modes(seen sight, over bool) error {
 
 // binding holds the contract, the catalog and the card against the first
 // receipt. A contract of version 1 binds neither of the last two (RES-4).
-func (v *view) binding(dir *evidence.Dir, contract []byte) error {
+func (v *view) binding(dir *evidence.Dir) error {
 	var first sealedBody
 	if len(v.records) == 0 || v.records[0].Type != typeSealed || json.Unmarshal(v.records[0].Body, &first) != nil {
 		return &evidence.Fault{Entry: receiptsDir, Message: "the chain does not begin with what was sealed"}
 	}
-	if first.ContractSHA256 != evidence.Digest(contract) {
+	if first.ContractSHA256 != v.sums[contractFile] {
 		return &evidence.Fault{Entry: contractFile, Message: "not as it was sealed"}
 	}
 	if v.legacy() {
@@ -256,7 +263,8 @@ func (v *view) binding(dir *evidence.Dir, contract []byte) error {
 		if err != nil {
 			return err
 		}
-		if sum := evidence.Digest(data); sum != f.sealed || sum != f.stated {
+		sum := evidence.Digest(data)
+		if v.sums[f.name] = sum; sum != f.sealed || sum != f.stated {
 			return &evidence.Fault{Entry: f.name, Message: "not as it was sealed"}
 		}
 		*f.data = data
@@ -274,6 +282,7 @@ func (v *view) logs(dir *evidence.Dir, over bool) error {
 	if err != nil {
 		return &evidence.Fault{Entry: messagesFile, Message: "not readable"}
 	}
+	v.sums[messagesFile] = evidence.Digest(data)
 	rest, err := splitMessages(data, v.records)
 	if err == nil && len(rest) > 0 {
 		err = &evidence.Fault{Entry: messagesFile, Message: "it has a message without a receipt", Torn: !over && !bytes.HasSuffix(rest, []byte("\n"))}
@@ -287,7 +296,7 @@ func (v *view) final(dir *evidence.Dir, head evidence.Head, seen sight) error {
 	if err != nil {
 		return err
 	}
-	files, err := digests(dir, nil)
+	files, err := digests(dir, seen, v.sums)
 	if err != nil {
 		return err
 	}

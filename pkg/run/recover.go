@@ -28,8 +28,14 @@ func (s *Store) recover(now time.Time) {
 	}
 }
 
+// surely is for how long a final receipt is looked at for having been torn.
+const surely = 24 * time.Hour
+
 // recovered seals a run that is not. It reports whether there was nothing to do.
 func (s *Store) recovered(id string, now time.Time) (done bool, err error) {
+	if final, err := s.dir.Stat(id + "/" + finalFile); err == nil && final.Size > 0 && now.UnixNano()-final.Modified > int64(surely) {
+		return true, nil
+	}
 	dir, err := s.dir.Sub(id)
 	if err != nil {
 		return false, err
