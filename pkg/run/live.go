@@ -47,6 +47,7 @@ type Run struct {
 	messages *os.File
 	logged   int64 // bytes of messages
 	over     bool
+	never    bool          // it could not begin
 	done     chan struct{} // closed when the run is sealed
 
 	out    sync.Mutex
@@ -64,10 +65,13 @@ func (s *Store) Begin(l Launch) (*Run, error) {
 		l.ID = s.NewID(l.At)
 	}
 	r := &Run{store: s, id: l.ID, contract: s.contract(l), sum: sha256.New(), done: make(chan struct{})}
+	r.mu.Lock() // who reads it waits until it is whole
+	defer r.mu.Unlock()
 	if err := s.enter(r); err != nil {
 		return nil, err
 	}
 	if err := r.create(); err != nil {
+		r.over, r.never = true, true
 		s.leave(r.id, l.Harness)
 		return nil, errors.Join(err, r.abandon())
 	}

@@ -123,11 +123,18 @@ func (s *Store) view(id string) (*view, error) {
 	if r != nil {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		if !r.over {
+		switch {
+		case r.never:
+			return nil, ErrUnknown
+		case !r.over:
 			return r.verify(dir)
 		}
 	}
-	return s.ended(dir, id)
+	v, err := s.ended(dir, id)
+	if err != nil && s.gone(id) {
+		return nil, ErrUnknown // it was removed meanwhile
+	}
+	return v, err
 }
 
 // ended verifies a run that is over, unless that was done and nothing of it has

@@ -42,6 +42,7 @@ const (
 const (
 	runsDir      = "runs"
 	asideDir     = "runs-aside"   // what began to be a run and never was one
+	removingDir  = "runs-removing" // what is no run any more, and not gone yet
 	retentionDir = "retention"    // holds the chain of what was removed
 	removedDir   = "removed-runs" // that chain
 )
@@ -97,6 +98,9 @@ func OpenStore(state *evidence.Dir, now time.Time, opt Options) (*Store, error) 
 	}
 	if err := s.index(); err != nil {
 		return nil, errors.Join(err, s.retention.Close(), s.dir.Close())
+	}
+	if err := s.sweep(); err != nil {
+		opt.Log.Warn("old runs not removed", "error", err)
 	}
 	s.recover(now)
 	return s, nil
@@ -295,10 +299,45 @@ func (s *Store) retire(harness string, ids []string) {
 			s.opt.Log.Warn("old run not removed: that could not be recorded", "run", id, "error", err)
 			continue
 		}
-		if err := s.dir.Remove(id); err != nil {
+		if err := s.discard(id); err != nil {
 			s.opt.Log.Warn("old run not removed", "run", id, "error", err)
 		}
 	}
+}
+
+// discard removes a run as a whole: it is out of the way at once.
+func (s *Store) discard(id string) error {
+	dir, err := s.state.Ensure(removingDir)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	if err := s.dir.Rename(id, dir, id); err != nil {
+		return err
+	}
+	return dir.Remove(id)
+}
+
+// sweep ends what a daemon began to remove that was killed.
+func (s *Store) sweep() error {
+	dir, err := s.state.Ensure(removingDir)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	names, err := dir.Names()
+	for _, name := range names {
+		err = errors.Join(err, dir.Remove(name))
+	}
+	return err
+}
+
+// gone reports whether a run is none any more.
+func (s *Store) gone(id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, there := slices.BinarySearch(s.all, id)
+	return !there
 }
 
 // List returns at most n runs, newest first, of one harness or of all (""),

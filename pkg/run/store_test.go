@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -332,6 +333,41 @@ func TestBegin_ThatFailsLeavesNothing(t *testing.T) {
 	if page, _ := ids(t, s, "a", "", 10); len(page) != 1 || page[0] != r.ID() {
 		t.Errorf("%v", page)
 	}
+}
+
+// Whoever lists the runs while others begin and end sees each as a whole.
+func TestList_WhileRunsBeginAndEnd(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, 3)
+	over := make(chan struct{})
+	var readers sync.WaitGroup
+	for range 2 {
+		readers.Go(func() {
+			for {
+				if _, _, err := s.List("", "", 100); err != nil {
+					t.Error(err)
+				}
+				select {
+				case <-over:
+					return
+				default:
+				}
+			}
+		})
+	}
+	var runs sync.WaitGroup
+	for _, harness := range []string{"a", "b", "c"} {
+		runs.Go(func() {
+			for range 10 {
+				r := begin(t, s, harness)
+				r.Write([]byte("x"))
+				ended(r, 0, "")
+			}
+		})
+	}
+	runs.Wait()
+	close(over)
+	readers.Wait()
 }
 
 func TestStore_RefusesIDsThatAreNone(t *testing.T) {
