@@ -41,10 +41,10 @@ const (
 // What the state directory has of runs.
 const (
 	runsDir      = "runs"
-	asideDir     = "runs-aside"   // what began to be a run and never was one
+	asideDir     = "runs-aside"    // what began to be a run and never was one
 	removingDir  = "runs-removing" // what is no run any more, and not gone yet
-	retentionDir = "retention"    // holds the chain of what was removed
-	removedDir   = "removed-runs" // that chain
+	retentionDir = "retention"     // holds the chain of what was removed
+	removedDir   = "removed-runs"  // that chain
 )
 
 // ErrUnknown is what is returned for a run that there is not.
