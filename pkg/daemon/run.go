@@ -171,7 +171,12 @@ func (d *daemon) stop(s *stage) { s.stop(d.limits.longestStop() + stopMargin) }
 // published waits until there is something to serve, and reports whether to
 // serve it.
 func (d *daemon) published(ctx context.Context) bool {
-	return d.loop.Until(ctx, firstPublish, func() bool { return d.loop.State().Shown > 0 }) == nil
+	return d.loop.Until(ctx, firstPublish, func() bool {
+		s := d.loop.State()
+		// A pass that owes nothing is shown before the first publish, which holds the
+		// endpoint's own tools all the same.
+		return s.Shown > 0 && s.Published > 0
+	}) == nil
 }
 
 // point lets clients without an environment find the socket (WHO-2a), and
