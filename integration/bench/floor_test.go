@@ -15,13 +15,14 @@ type floorDaemon struct {
 	socket string
 	pid    int
 	bridge []string // the command of a client
+	giver  []string // of one that hands its descriptors over
 }
 
 // startFloor starts the floor's daemon and returns when it listens.
 func startFloor(tb testing.TB) *floorDaemon {
 	tb.Helper()
 	f := &floorDaemon{socket: filepath.Join(shortDir(tb), "s")}
-	f.bridge = against(tb, baseline.FloorBridge, f.socket)
+	f.bridge, f.giver = against(tb, baseline.FloorBridge, f.socket), against(tb, baseline.FloorGiver, f.socket)
 	argv := against(tb, baseline.FloorDaemon, append([]string{f.socket}, direct(tb)...)...)
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Stderr = os.Stderr

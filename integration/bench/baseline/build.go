@@ -12,6 +12,7 @@ const (
 	EchoServer  = "echo-server"
 	FloorDaemon = "floor-daemon"
 	FloorBridge = "floor-bridge"
+	FloorGiver  = "floor-giver"
 )
 
 // roles is what the program can be.
@@ -20,6 +21,7 @@ func roles(name string) func(args []string) error {
 		EchoServer:  runEcho,
 		FloorDaemon: runFloorDaemon,
 		FloorBridge: runFloorBridge,
+		FloorGiver:  runFloorGiver,
 	}[name]
 }
 

@@ -9,20 +9,23 @@ import (
 	"os/exec"
 	"strconv"
 	"sync"
+
+	"golang.org/x/sys/unix"
 )
 
 // The floor is the least that our topology can cost: a bridge process per
 // client that copies, a Unix socket, and a daemon that gives every request an
 // id of its own, so that all clients share one upstream. It trusts everybody,
-// checks nothing, waits for slow readers and survives nothing.
+// checks nothing, waits for slow readers and survives nothing. With a giver in
+// the place of the bridge, which hands its own input and output over and copies
+// nothing, it is the least that any topology with a shared upstream can cost.
 
 // runFloorBridge is the role [FloorBridge], with a socket.
 func runFloorBridge(args []string) error {
 	if len(args) != 1 {
 		return errors.New("floor-bridge takes a socket")
 	}
-	addr := &net.UnixAddr{Name: args[0], Net: "unix"}
-	conn, err := net.DialUnix("unix", nil, addr)
+	conn, err := greet(args[0], nil)
 	if err != nil {
 		return err
 	}
@@ -31,6 +34,29 @@ func runFloorBridge(args []string) error {
 		_ = conn.CloseWrite()
 	}()
 	return pump(os.Stdout, conn)
+}
+
+// runFloorGiver is the role [FloorGiver], with a socket.
+func runFloorGiver(args []string) error {
+	if len(args) != 1 {
+		return errors.New("floor-giver takes a socket")
+	}
+	conn, err := greet(args[0], unix.UnixRights(0, 1))
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(io.Discard, conn) // until the daemon is done with the client
+	return err
+}
+
+// greet connects to the daemon and says, with one byte, what comes with it.
+func greet(socket string, rights []byte) (*net.UnixConn, error) {
+	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: socket, Net: "unix"})
+	if err != nil {
+		return nil, err
+	}
+	_, _, err = conn.WriteMsgUnix([]byte{0}, rights, nil)
+	return conn, err
 }
 
 // pump copies through a buffer; io.Copy would let the kernel splice, which a
@@ -70,7 +96,9 @@ type floorCall struct {
 
 // floorClient is one connection.
 type floorClient struct {
-	conn  *net.UnixConn
+	conn  *net.UnixConn // to its bridge
+	in    io.ReadCloser
+	out   io.WriteCloser
 	batch []byte // the upstream's reader's: lines that are not written yet
 }
 
@@ -114,18 +142,59 @@ func (f *floor) listen(socket string) error {
 		if err != nil {
 			return err
 		}
-		go f.requests(&floorClient{conn: conn})
+		go f.serve(conn)
 	}
+}
+
+// serve serves one client until it ends its input, over its bridge's connection
+// or over what came with it.
+func (f *floor) serve(conn *net.UnixConn) {
+	defer conn.Close()
+	c := &floorClient{conn, conn, conn, nil}
+	oob := make([]byte, unix.CmsgSpace(2*4))
+	_, n, _, _, err := conn.ReadMsgUnix(make([]byte, 1), oob)
+	if err == nil && n > 0 {
+		err = c.take(oob[:n])
+	}
+	if err != nil {
+		return
+	}
+	defer c.in.Close()
+	defer c.out.Close()
+	f.join(c, true)
+	defer f.join(c, false)
+	f.requests(c)
+}
+
+// take makes what was handed over the client's input and output.
+func (c *floorClient) take(rights []byte) error {
+	messages, err := unix.ParseSocketControlMessage(rights)
+	if err != nil {
+		return err
+	}
+	var fds []int
+	for _, m := range messages {
+		got, err := unix.ParseUnixRights(&m)
+		if err != nil {
+			return err
+		}
+		fds = append(fds, got...)
+	}
+	if len(fds) != 2 {
+		return fmt.Errorf("%d descriptors were handed over, not 2", len(fds))
+	}
+	for _, fd := range fds {
+		if err := unix.SetNonblock(fd, true); err != nil {
+			return err
+		}
+	}
+	c.in, c.out = os.NewFile(uintptr(fds[0]), "input"), os.NewFile(uintptr(fds[1]), "output")
+	return nil
 }
 
 // requests sends one client's lines on, a batch at a time.
 func (f *floor) requests(c *floorClient) {
-	f.join(c, true)
-	defer func() {
-		f.join(c, false)
-		_ = c.conn.Close()
-	}()
-	in := NewIntake(c.conn, 16<<10)
+	in := NewIntake(c.in, 16<<10)
 	var batch []byte
 	for {
 		line, err := in.Next()
@@ -200,7 +269,7 @@ func (f *floor) answers(out io.Reader) error {
 			continue
 		}
 		for _, c := range due {
-			_, _ = c.conn.Write(c.batch) // a client that went away is not waited for
+			_, _ = c.out.Write(c.batch) // a client that went away is not waited for
 			c.batch = c.batch[:0]
 		}
 		due = due[:0]
@@ -211,6 +280,6 @@ func (f *floor) broadcast(line []byte) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for c := range f.clients {
-		_, _ = c.conn.Write(line)
+		_, _ = c.out.Write(line)
 	}
 }
