@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"slices"
 )
 
 // BundleSchema is what an exported bundle says it is.
@@ -50,11 +51,27 @@ func isHex(s string) bool {
 
 // Encode is the bundle in the form it is exported in: RFC 8785 and a newline.
 func (b *Bundle) Encode() ([]byte, error) {
-	data, err := Canonical(b)
+	whole := *b
+	whole.Entries = slices.Clone(b.Entries)
+	return whole.settle()
+}
+
+// settle is Encode, and brings the bodies of b itself to canonical form.
+func (b *Bundle) settle() ([]byte, error) {
+	lines, err := settle(b.Entries)
 	if err != nil {
 		return nil, err
 	}
-	return append(data, '\n'), nil
+	frame := *b
+	frame.Entries = []Entry{}
+	data, err := Canonical(frame)
+	if err != nil {
+		return nil, err
+	}
+	// Strings of JSON hold no bare quote, so this is the member.
+	before, after, _ := bytes.Cut(data, []byte(`,"entries":[`))
+	out := append(append(before[:len(before):len(before)], `,"entries":[`...), bytes.Join(lines, []byte{','})...)
+	return append(append(out, after...), '\n'), nil
 }
 
 // Verify checks an exported bundle with nothing but what is in it and what is
@@ -93,7 +110,10 @@ func decodeBundle(data []byte) (*Bundle, error) {
 	if b.Schema != BundleSchema {
 		return nil, faultf(0, "its schema is another one than %s", BundleSchema)
 	}
-	want, err := b.Encode()
+	want, err := b.settle()
+	if _, known := errors.AsType[*Fault](err); known {
+		return nil, err
+	}
 	if err != nil {
 		return nil, faultf(0, "it has no canonical form")
 	}

@@ -4,6 +4,7 @@ import (
 	"crypto/ed25519"
 	"encoding/json"
 	"fmt"
+	"strconv"
 )
 
 // origin is what the first entry of a chain has in place of the digest of the
@@ -56,9 +57,43 @@ func (e Entry) Head() (Head, error) {
 	return h, nil
 }
 
-// form is what is hashed and signed.
-func (e Entry) form() ([]byte, error) {
-	return Canonical(map[string]any{"n": e.N, "prev_sha256": e.Prev, "type": e.Type, "body": e.Body})
+// form is what is hashed and signed, where the body is canonical. Members are in
+// their order then, so it is put together and not sorted again: that is most of
+// what a check would cost beside the signatures.
+func (e Entry) form() []byte {
+	b := append([]byte(`{"body":`), e.Body...)
+	b = strconv.AppendInt(append(b, `,"n":`...), int64(e.N), 10)
+	b = append(append(b, `,"prev_sha256":`...), quoteLeast(e.Prev)...)
+	b = append(append(b, `,"type":`...), quoteLeast(e.Type)...)
+	return append(b, '}')
+}
+
+// line is the whole entry in canonical form, where the body is.
+func (e Entry) line() []byte {
+	b := append([]byte(`{"body":`), e.Body...)
+	b = strconv.AppendInt(append(b, `,"n":`...), int64(e.N), 10)
+	b = append(append(b, `,"prev_sha256":`...), quoteLeast(e.Prev)...)
+	b = append(append(b, `,"sha256":`...), quoteLeast(e.SHA256)...)
+	b = append(append(b, `,"signature":`...), quoteLeast(e.Signature)...)
+	b = append(append(b, `,"type":`...), quoteLeast(e.Type)...)
+	return append(b, '}')
+}
+
+// settle brings bodies to canonical form, and returns the entries as lines.
+func settle(entries []Entry) ([][]byte, error) {
+	lines, faults := make([][]byte, len(entries)), make([]error, len(entries))
+	parallel(len(entries), func(i int) {
+		e := &entries[i]
+		if e.Body, faults[i] = Canonical(e.Body); faults[i] == nil {
+			lines[i] = e.line()
+		}
+	})
+	for i, err := range faults {
+		if err != nil {
+			return nil, faultf(i+1, "its body is not JSON that has a canonical form")
+		}
+	}
+	return lines, nil
 }
 
 // seal makes the entry that follows last (nil for the first).
@@ -81,10 +116,7 @@ func seal(last *Entry, kind string, head Head, fields map[string]any, key ed2551
 	if last != nil {
 		e.N, e.Prev = last.N+1, last.SHA256
 	}
-	form, err := e.form()
-	if err != nil {
-		return Entry{}, err
-	}
+	form := e.form()
 	e.SHA256 = SHA256(form)
 	e.Signature = encode64(ed25519.Sign(key, form))
 	return e, nil
@@ -108,7 +140,7 @@ func faultf(entry int, format string, args ...any) error {
 	return &Fault{entry, fmt.Sprintf(format, args...)}
 }
 
-// checkChain says what is wrong with entries as the chain of session, signed by
+// checkChain, of entries whose bodies are canonical, says what is wrong with entries as the chain of session, signed by
 // keys of the ring, or nil. It is no fault of a chain that it has not ended.
 func checkChain(session string, entries []Entry, ring Ring) error {
 	keys, err := ring.keys()
@@ -148,10 +180,7 @@ func checkChain(session string, entries []Entry, ring Ring) error {
 
 // checkEntry checks one entry without its neighbours.
 func checkEntry(e Entry, session string, keys map[string]ed25519.PublicKey) (Head, error) {
-	form, err := e.form()
-	if err != nil {
-		return Head{}, faultf(e.N, "its body is not JSON that has a canonical form")
-	}
+	form := e.form()
 	if SHA256(form) != e.SHA256 {
 		return Head{}, faultf(e.N, "its content was changed: sha256 is another digest")
 	}

@@ -134,6 +134,9 @@ func (l layout) newline(out *bytes.Buffer, depth int) {
 
 // quoteLeast escapes what JSON demands, as RFC 8785 does.
 func quoteLeast(s string) []byte {
+	if !strings.ContainsFunc(s, func(c rune) bool { return c < ' ' || c > '~' || c == '"' || c == '\\' }) {
+		return append(append([]byte{'"'}, s...), '"') // most are
+	}
 	out, _ := Canonical(s) // a decoded string can be encoded
 	return out
 }

@@ -29,6 +29,7 @@ type Log struct {
 	signer  *signer
 	head    Head // of the next entry, but for its time
 	entries []Entry
+	noted   bool  // the last entry is not on the disk yet
 	broken  error // a write that failed: what is on the disk is not known any more
 }
 
@@ -115,11 +116,27 @@ func (l *Log) Entries() []Entry {
 	return slices.Clone(l.entries)
 }
 
-// Append signs an entry and returns when it is on the disk. fields are what its
-// body has beside the [Head].
+// Append signs an entry and returns when it is on the disk, and all before it.
+// fields are what its body has beside the [Head].
 func (l *Log) Append(kind string, fields map[string]any) (Entry, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	e, err := l.append(kind, fields, l.file.Sync)
+	l.noted = l.noted && err != nil
+	return e, err
+}
+
+// Note is Append of an entry that nothing has to wait for: it is on the disk when
+// the next Append returns, or Close.
+func (l *Log) Note(kind string, fields map[string]any) (Entry, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.noted = true
+	return l.append(kind, fields, func() error { return nil })
+}
+
+// append writes an entry. The caller holds mu.
+func (l *Log) append(kind string, fields map[string]any, sync func() error) (Entry, error) {
 	if l.broken != nil {
 		return Entry{}, l.broken
 	}
@@ -127,12 +144,8 @@ func (l *Log) Append(kind string, fields map[string]any) (Entry, error) {
 	if err != nil {
 		return Entry{}, fmt.Errorf("seal an entry: %w", err)
 	}
-	line, err := Canonical(e)
-	if err != nil {
-		return Entry{}, err
-	}
-	if _, err = l.file.Write(append(line, '\n')); err == nil {
-		err = l.file.Sync()
+	if _, err = l.file.Write(append(e.line(), '\n')); err == nil {
+		err = sync()
 	}
 	if err != nil {
 		l.broken = fmt.Errorf("write the chain: %w", err)
@@ -168,7 +181,10 @@ func (l *Log) Decide(v Verdict) (*Verdict, error) {
 func (l *Log) Close() error {
 	var err error
 	if l.file != nil {
-		err = l.file.Close()
+		if l.noted {
+			err = l.file.Sync()
+		}
+		err = errors.Join(err, l.file.Close())
 	}
 	return errors.Join(err, l.lock.Close())
 }
@@ -217,20 +233,24 @@ func (s *Store) parse(id string, data []byte) (entries []Entry, torn []byte, err
 	if err != nil {
 		return nil, nil, err
 	}
+	var lines [][]byte
 	end := bytes.LastIndexByte(data, '\n') + 1
 	for line := range bytes.Lines(data[:end]) {
 		var e Entry
 		err := json.Unmarshal(line, &e)
-		if err == nil {
-			var again []byte
-			if again, err = Canonical(e); err == nil && !bytes.Equal(append(again, '\n'), line) {
-				err = errors.New("not canonical")
-			}
-		}
 		if err != nil {
 			return nil, nil, faultf(len(entries)+1, "it is torn or foreign")
 		}
-		entries = append(entries, e)
+		entries, lines = append(entries, e), append(lines, line[:len(line)-1])
+	}
+	again, err := settle(entries)
+	if err != nil {
+		return nil, nil, err
+	}
+	for i := range again {
+		if !bytes.Equal(again[i], lines[i]) {
+			return nil, nil, faultf(i+1, "it is torn or foreign")
+		}
 	}
 	if err := checkChain(id, entries, ring); err != nil {
 		return nil, nil, err
