@@ -128,7 +128,7 @@ var rooms = map[string]room{
 	},
 	"pkg/contract": {
 		does:  "runs work that must hold, judges what came of it and has the verdict signed",
-		knows: []string{"pkg/config", "pkg/proc", "pkg/ledger", "pkg/durable"},
+		knows: []string{"pkg/config", "pkg/proc", "pkg/ledger", "pkg/evidence"},
 		core:  []string{"spec.go", "parse.go", "value.go", "judge.go", "replay.go", "answer.go"},
 	},
 	"pkg/delegate": {

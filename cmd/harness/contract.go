@@ -258,10 +258,6 @@ func (g *globals) principal(tenant, name string) ledger.Principal {
 // runner makes what runs contracts in this process. closeRunner ends all that
 // is left of them.
 func (g *globals) runner(ctx context.Context, p ledger.Principal, cmd *cobra.Command) (r *contract.Runner, closeRunner func(), err error) {
-	exe, err := os.Executable()
-	if err != nil {
-		return nil, nil, fmt.Errorf("find this program: %w", err)
-	}
 	state := g.paths().State
 	if err := os.MkdirAll(state, 0o700); err != nil {
 		return nil, nil, fmt.Errorf("make the state directory: %w", err)
@@ -273,7 +269,7 @@ func (g *globals) runner(ctx context.Context, p ledger.Principal, cmd *cobra.Com
 		return nil, nil, err
 	}
 	r = &contract.Runner{
-		Engine: &contract.Engine{Host: host, Exe: exe, Lookup: os.LookupEnv, Log: log},
+		Engine: &contract.Engine{Host: host, Lookup: os.LookupEnv, Log: log},
 		Ledger: g.ledger(), Principal: p,
 		Reap: func(ctx context.Context) { contract.ReapHosts(ctx, hosts, log) },
 	}

@@ -13,7 +13,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"harness/pkg/contract"
 	"harness/pkg/control"
 	"harness/pkg/plain"
 	"harness/pkg/wire"
@@ -66,9 +65,6 @@ type streams struct {
 func execute(args []string) int {
 	if len(args) > 0 && args[0] == "mcp" {
 		return runBridge(args[1:], os.Getenv)
-	}
-	if len(args) > 0 && args[0] == contract.Confiner {
-		return contract.Confine(args[1:], os.Stderr)
 	}
 	if len(args) > 0 && args[0] == demoServer {
 		return runDemoServer(args[1:], os.Stdin, os.Stdout)

@@ -6,24 +6,13 @@ import (
 	"strings"
 )
 
-// Confiner is the argument that makes the harness program a [Confine].
-const Confiner = "__step"
-
-// confineFailed is the exit status of a Confine that could not become its step.
-const confineFailed = 125
-
-// confinement is what a Confine is told.
+// confinement is what a step is held to, beside the limits of its processes.
 type confinement struct {
-	Nonce     string   `json:"nonce"` // tells its own words on stderr from the step's
-	Path      string   `json:"path"`  // "" to try whether the rest works
-	Argv      []string `json:"argv"`
-	Alone     bool     `json:"alone"` // it is in a network namespace of its own
-	Landlock  bool     `json:"landlock"`
-	Read      []string `json:"read"`
-	ReadFiles []string `json:"read_files"`
-	Write     []string `json:"write"`
-	CPU       int64    `json:"cpu"`    // seconds; 0 means no limit
-	Memory    int64    `json:"memory"` // bytes; 0 means no limit
+	alone     bool // a network namespace of its own
+	landlock  bool
+	read      []string
+	readFiles []string
+	write     []string // beside the working directory
 }
 
 // systemDirs are what programs need to run, and files of no user.

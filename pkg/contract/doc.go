@@ -11,10 +11,10 @@
 //
 // # Decisions
 //
-//   - A step is started by way of the harness program itself (Confine), which
-//     sets limits, raises the loopback interface, gives the rest of the machine up
-//     and becomes the command. Landlock binds the threads of the process that asks
-//     for it, so the runner cannot do it on the child's behalf.
+//   - A step is confined by its own process between fork and exec (package proc):
+//     Landlock and limits bind whoever asks for them, so the runner cannot do it on
+//     the child's behalf, and a program in between would cost a start of itself for
+//     each step.
 //   - landlock-lsm/go-landlock writes the rules. From ABI 3 on, which covers
 //     truncation, the verdict says "landlock"; anything less would be a claim that
 //     a step can break. Networks are left by a namespace, not by Landlock, which

@@ -2,11 +2,10 @@ package contract
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"time"
 
-	"harness/pkg/durable"
+	"harness/pkg/evidence"
 	"harness/pkg/ledger"
 )
 
@@ -15,7 +14,7 @@ const evidenceDir = "evidence"
 
 // keepEvidence writes what was seen of a step, for good and 0400, and returns
 // the digest by which the ledger commits to it.
-func keepEvidence(dir string, entry int, step stepResult, o Observed, began time.Time) (string, error) {
+func keepEvidence(dir *evidence.Dir, entry int, step stepResult, o Observed, began time.Time) (string, error) {
 	data, err := ledger.Canonical(map[string]any{
 		"schema": "harness/contract-evidence/v1", "step": step.Step, "name": step.Name, "entry": entry,
 		"exit_code": o.Exit, "signal": orNull(o.Signal), "problem": orNull(o.Problem),
@@ -25,26 +24,28 @@ func keepEvidence(dir string, entry int, step stepResult, o Observed, began time
 	if err != nil {
 		return "", err
 	}
-	dir = filepath.Join(dir, evidenceDir)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := dir.Write(fmt.Sprintf("%04d.json", entry), data); err != nil {
 		return "", fmt.Errorf("keep evidence: %w", err)
 	}
-	path := filepath.Join(dir, fmt.Sprintf("%04d.json", entry))
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o400)
+	return ledger.SHA256(data), nil
+}
+
+// openEvidence opens, or makes, the directory of a session's evidence.
+func openEvidence(session string) (*evidence.Dir, error) {
+	session, err := filepath.EvalSymlinks(session) // on the way to the state directory a link is the user's
 	if err != nil {
-		return "", fmt.Errorf("keep evidence: %w", err)
+		return nil, fmt.Errorf("open the evidence: %w", err)
 	}
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Sync()
-	}
-	if closeErr := f.Close(); err == nil {
-		err = closeErr
-	}
+	dir, err := evidence.OpenDir(session)
 	if err != nil {
-		return "", fmt.Errorf("keep evidence: %w", err)
+		return nil, fmt.Errorf("open the evidence: %w", err)
 	}
-	return ledger.SHA256(data), durable.SyncDir(dir)
+	defer dir.Close()
+	kept, err := dir.Ensure(evidenceDir)
+	if err != nil {
+		return nil, fmt.Errorf("open the evidence: %w", err)
+	}
+	return kept, nil
 }
 
 // output is one stream as evidence: what was kept of it is bytes, not text.

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"harness/pkg/evidence"
 	"harness/pkg/ledger"
 )
 
@@ -25,7 +26,8 @@ type Execution struct {
 	cancel context.CancelCauseFunc
 	done   chan struct{}
 
-	log     *ledger.Log // nil while it is followed only
+	log     *ledger.Log   // nil while it is followed only
+	kept    *evidence.Dir // of what its steps said
 	history history
 
 	mu       sync.Mutex
@@ -155,7 +157,7 @@ func (x *Execution) execute(ctx context.Context) {
 	}
 }
 
-func (x *Execution) steer(ctx context.Context) error {
+func (x *Execution) steer(ctx context.Context) (err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	heed := make(chan struct{})
@@ -179,6 +181,10 @@ func (x *Execution) steer(ctx context.Context) error {
 	if x.history.sandbox != "" {
 		sandbox = weaker(sandbox, x.history.sandbox)
 	}
+	if x.kept, err = openEvidence(x.log.Dir()); err != nil {
+		return err
+	}
+	defer x.kept.Close()
 	scratch, clean, err := x.scratch()
 	if err != nil {
 		return err
@@ -339,7 +345,7 @@ func (x *Execution) once(ctx context.Context, step int, name, sandbox string, ru
 		Step: step, Name: name, Outcome: judged.Outcome, Reason: judged.Reason, ExitCode: o.Exit,
 		Sandbox: sandbox, Millis: time.Since(began).Milliseconds(),
 	}
-	sum, err := keepEvidence(x.log.Dir(), started.N, r, o, began)
+	sum, err := keepEvidence(x.kept, started.N, r, o, began)
 	if err != nil {
 		return err
 	}
@@ -347,8 +353,9 @@ func (x *Execution) once(ctx context.Context, step int, name, sandbox string, ru
 	return x.record(r)
 }
 
+// record waits for no disk: the next step does, when it notes that it begins.
 func (x *Execution) record(r stepResult) error {
-	_, err := x.log.Append(entryFinished, map[string]any{
+	_, err := x.log.Note(entryFinished, map[string]any{
 		"step": r.Step, "name": r.Name, "outcome": r.Outcome, "reason": r.Reason, "exit_code": r.ExitCode,
 		"evidence_sha256": r.Evidence, "sandbox": r.Sandbox, "duration_ms": r.Millis,
 	})

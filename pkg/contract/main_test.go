@@ -16,14 +16,7 @@ import (
 	"harness/pkg/proc"
 )
 
-// TestMain plays the program between the runner and a step, as the harness
-// program does.
-func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == Confiner {
-		os.Exit(Confine(os.Args[2:], os.Stderr))
-	}
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // bench is a runner with a ledger of its own, over an empty root.
 type bench struct {
@@ -44,17 +37,13 @@ func newHost(t testing.TB) *proc.Host {
 
 func newBench(t testing.TB) *bench {
 	t.Helper()
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
 	// Not below /tmp alone: links on the way to it are the machine's.
 	root, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
 	b := &bench{root: root, Runner: &Runner{
-		Engine:    &Engine{Host: newHost(t), Exe: exe, Lookup: os.LookupEnv, Log: slog.New(slog.DiscardHandler)},
+		Engine:    &Engine{Host: newHost(t), Lookup: os.LookupEnv, Log: slog.New(slog.DiscardHandler)},
 		Ledger:    ledger.Open(filepath.Join(t.TempDir(), "ledger")),
 		Principal: ledger.Principal{Tenant: "acme", User: "ann"},
 	}}

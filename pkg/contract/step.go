@@ -2,8 +2,6 @@ package contract
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -37,8 +35,6 @@ var errCancelled = errors.New("the session was cancelled")
 // Engine runs steps, each a bounded execution in a process group of its own.
 type Engine struct {
 	Host *proc.Host
-	// Exe is the harness program, which becomes each step by way of [Confine].
-	Exe string
 	// Lookup reads the environment that names are let through from.
 	Lookup func(string) (string, bool)
 	Log    *slog.Logger
@@ -72,43 +68,41 @@ func (e *Engine) run(ctx context.Context, t task) Observed {
 	if err != nil {
 		return Observed{End: Unstarted, Problem: err.Error()}
 	}
-	c := e.confinement(t, path, env)
-	p, err := e.start(c, dir, env, t.name)
+	p, err := e.start(e.confinement(t, env), t, path, dir, env)
 	if err != nil {
 		return Observed{End: Unstarted, Problem: err.Error()}
 	}
-	return e.attend(ctx, p, t, c.Nonce)
+	return e.attend(ctx, p, t)
 }
 
-// start starts a Confine for c. The directory is handed over as the open file
-// that was checked, so that nobody can put another in its place.
-func (e *Engine) start(c confinement, dir *os.File, env []string, name string) (*proc.Proc, error) {
-	told, err := json.Marshal(c)
+// start starts the program at path for t, confined to c. The directory is handed
+// over as the open file that was checked, so that nobody can put another in its
+// place.
+func (e *Engine) start(c confinement, t task, path string, dir *os.File, env []string) (*proc.Proc, error) {
+	rules, err := c.rules(dir)
 	if err != nil {
 		return nil, err
 	}
+	if rules != nil {
+		defer rules.Close()
+	}
 	return e.Host.Start(proc.Spec{
-		Path: e.Exe, Argv0: "harness", Args: []string{Confiner, string(told)}, Env: env,
-		Dir: fmt.Sprintf("/proc/self/fd/%d", dir.Fd()), Name: "contract." + name, NoNetwork: c.Alone,
+		Path: path, Argv0: t.cmd, Args: t.args, Env: env, Name: "contract." + t.name,
+		Confined: &proc.Confined{Dir: dir, NoNetwork: c.alone, Ruleset: rules, Limits: limits(t.spec)},
 	})
 }
 
-func (e *Engine) confinement(t task, path string, env []string) confinement {
+func (e *Engine) confinement(t task, env []string) confinement {
 	s := e.Sandbox()
-	c := confinement{
-		Nonce: rand.Text() + ": ", Path: path, Argv: append([]string{t.cmd}, t.args...),
-		Alone: s.Netns && !t.network, Landlock: s.Landlock,
-		CPU: int64(t.spec.MaxCPU / time.Second), Memory: t.spec.MaxMemory,
-	}
+	c := confinement{alone: s.Netns && !t.network, landlock: s.Landlock}
 	if s.Landlock {
-		c.Read = append(append(systemDirs(), t.root), toolDirs(value(env, "PATH"))...)
-		c.ReadFiles = systemFiles()
+		c.read = append(append(systemDirs(), t.root), toolDirs(value(env, "PATH"))...)
+		c.readFiles = systemFiles()
 		if filepath.IsAbs(t.cmd) {
-			c.ReadFiles = append(c.ReadFiles, t.cmd)
+			c.readFiles = append(c.readFiles, t.cmd)
 		}
-		c.Write = []string{"."}
 		if t.scratch != "" {
-			c.Write = append(c.Write, t.scratch)
+			c.write = append(c.write, t.scratch)
 		}
 	}
 	return c
@@ -180,7 +174,7 @@ func executable(file string) error {
 
 // attend feeds and watches a process that was started, and leaves nothing of it
 // behind.
-func (e *Engine) attend(ctx context.Context, p *proc.Proc, t task, nonce string) Observed {
+func (e *Engine) attend(ctx context.Context, p *proc.Proc, t task) Observed {
 	w := &watched{left: atomic.Int64{}, over: make(chan struct{})}
 	w.left.Store(t.spec.MaxOutput)
 	w.feed(p.Stdin, t.stdin)
@@ -208,9 +202,6 @@ func (e *Engine) attend(ctx context.Context, p *proc.Proc, t task, nonce string)
 		o.Signal = exit.Signal
 	} else {
 		o.Exit = &exit.Code
-	}
-	if text, own := strings.CutPrefix(string(o.Stderr), nonce); own && o.Exit != nil && *o.Exit == confineFailed {
-		return Observed{End: Unstarted, Problem: strings.TrimSpace(text)}
 	}
 	return o
 }

@@ -20,13 +20,7 @@ import (
 	"harness/pkg/ledger"
 )
 
-// TestMain plays the program between the runner and a step.
-func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == contract.Confiner {
-		os.Exit(contract.Confine(os.Args[2:], os.Stderr))
-	}
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // client is the other end of a server.
 type client struct {
@@ -41,10 +35,6 @@ type client struct {
 
 func newRunner(t *testing.T, dir string) *contract.Runner {
 	t.Helper()
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
 	log := slog.New(slog.DiscardHandler)
 	host, closeHost, err := contract.OpenHost(t.Context(), filepath.Join(dir, "hosts"), log)
 	if err != nil {
@@ -52,7 +42,7 @@ func newRunner(t *testing.T, dir string) *contract.Runner {
 	}
 	t.Cleanup(closeHost)
 	r := &contract.Runner{
-		Engine: &contract.Engine{Host: host, Exe: exe, Lookup: os.LookupEnv, Log: log},
+		Engine: &contract.Engine{Host: host, Lookup: os.LookupEnv, Log: log},
 		Ledger: ledger.Open(filepath.Join(dir, "ledger")), Principal: ledger.Principal{Tenant: "acme", User: "ann"},
 	}
 	t.Cleanup(r.Stop)

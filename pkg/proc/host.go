@@ -119,7 +119,7 @@ func (h *Host) launch(spec Spec, pipes *pipes) (*Proc, error) {
 	p := &Proc{
 		Stdin: pipes.ours[0], Stdout: pipes.ours[1], Stderr: pipes.ours[2], TTY: pipes.tty,
 		host: h, child: child,
-		exited: make(chan struct{}), gone: make(chan struct{}),
+		exited: make(chan struct{}), looked: make(chan struct{}), gone: make(chan struct{}),
 		group: group{name: spec.Name, leader: leader, pipes: pipes.inodes, members: make(map[ident]member)},
 	}
 	if p.TTY == nil {
@@ -135,6 +135,9 @@ func (h *Host) fork(spec Spec, pipes *pipes) (c child, leader ident, err error) 
 	argv := append([]string{cmp.Or(spec.Argv0, spec.Path)}, spec.Args...)
 	h.spawner.do(func() { c, err = fork(spec, argv, pipes.files()) })
 	if err != nil {
+		if _, confining := errors.AsType[*Unconfined](err); confining {
+			return child{}, ident{}, err
+		}
 		return child{}, ident{}, explain(spec, err)
 	}
 	e, err := readEntry(c.pid) // alive or a zombie, it is there until reaped

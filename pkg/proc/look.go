@@ -21,6 +21,7 @@ const (
 func (h *Host) watch(deaths <-chan os.Signal) {
 	pause, next := soonestLook, time.Now()
 	for {
+		settled := false
 		var due <-chan time.Time
 		if len(h.live()) > 0 {
 			due = time.After(time.Until(next))
@@ -37,15 +38,21 @@ func (h *Host) watch(deaths <-chan os.Signal) {
 			}
 			continue
 		case <-deaths:
+			// Whoever waits for a child looks at its end: this is for the others.
+			if h.looks.within(restAtLeast) {
+				continue
+			}
 		case <-due:
-			pause = min(2*pause, latestLook)
+			pause, settled = min(2*pause, latestLook), true
 		}
 		began := time.Now()
 		h.look()
 		if h.isStale() {
 			h.commit()
 		}
-		h.record.sync()
+		if settled {
+			h.record.sync() // passing ones are not worth the disk's time
+		}
 		next = time.Now().Add(pause)
 		select {
 		case <-h.stop:

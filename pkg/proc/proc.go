@@ -19,10 +19,9 @@ type Spec struct {
 	// TTY gives the child a terminal of this size, which controls its session,
 	// in place of pipes; nil for pipes.
 	TTY *Size
-	// NoNetwork starts the child in user and network namespaces of its own, of
-	// which the loopback interface is all there is, and down: the child may raise
-	// it (CAP_NET_ADMIN is ambient). Where the kernel allows none, Start fails.
-	NoNetwork bool
+	// Confined has the child give things up before it becomes its program; nil for
+	// none. Where it cannot, Start returns an [*Unconfined]. It has no TTY.
+	Confined *Confined
 }
 
 // Size is that of a terminal, in characters.
@@ -59,6 +58,7 @@ type Proc struct {
 	child  child
 	exited chan struct{}
 	exit   Exit          // valid once exited is closed
+	looked chan struct{} // closed when somebody has looked what is left since the exit
 	gone   chan struct{} // closed when nothing of it is left
 	polite sync.Once     // SIGTERM is sent once: some take a second one as "at once"
 
@@ -124,6 +124,11 @@ func (p *Proc) Kill() {
 	if p.Stdin != nil {
 		p.Stdin.Close()
 	}
+	select {
+	case <-p.exited:
+		<-p.looked // most have left nothing
+	default:
+	}
 	for began := time.Now(); time.Since(began) < killPatience; {
 		p.signal(syscall.SIGKILL)
 		if p.endsWithin(killAgain) {
@@ -135,6 +140,9 @@ func (p *Proc) Kill() {
 
 // endsWithin waits until nothing of p is left, at most for d.
 func (p *Proc) endsWithin(d time.Duration) bool {
+	if p.isGone() {
+		return true
+	}
 	deadline := time.NewTimer(max(d, 0))
 	defer deadline.Stop()
 	select {
@@ -193,4 +201,5 @@ func (p *Proc) await() {
 	p.host.mu.Unlock()
 	close(p.exited)
 	p.host.look()
+	close(p.looked)
 }

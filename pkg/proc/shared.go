@@ -3,6 +3,7 @@ package proc
 import (
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // shared runs one job for many callers: each returns once a run that began
@@ -10,8 +11,16 @@ import (
 // of them.
 type shared struct {
 	calls atomic.Uint64
+	runs  atomic.Uint64 // that began
 	mu    sync.Mutex
 	done  uint64 // calls up to this one are answered
+}
+
+// within reports whether a run of the job begins within d.
+func (s *shared) within(d time.Duration) bool {
+	before := s.runs.Load()
+	<-time.After(d)
+	return s.runs.Load() != before
 }
 
 func (s *shared) do(job func()) {
@@ -21,6 +30,7 @@ func (s *shared) do(job func()) {
 	if s.done >= call {
 		return
 	}
+	s.runs.Add(1)
 	s.done = s.calls.Load()
 	job()
 }

@@ -35,12 +35,12 @@ type child struct {
 
 // fork starts spec on the calling thread.
 func fork(spec Spec, argv []string, files []uintptr) (child, error) {
+	if spec.Confined != nil {
+		return forkConfined(spec, argv, files)
+	}
 	pidfd := -1
 	sys := &syscall.SysProcAttr{
 		Setsid: true, Setctty: spec.TTY != nil, Ctty: 0, Pdeathsig: syscall.SIGKILL, PidFD: &pidfd,
-	}
-	if spec.NoNetwork {
-		leaveNetwork(sys)
 	}
 	pid, err := syscall.ForkExec(spec.Path, argv, &syscall.ProcAttr{Dir: spec.Dir, Env: spec.Env, Files: files, Sys: sys})
 	if err != nil {

@@ -23,8 +23,8 @@ func onMainThread() bool { return false }
 type child struct{ pid int }
 
 func fork(spec Spec, argv []string, files []uintptr) (child, error) {
-	if spec.NoNetwork {
-		return child{}, syscall.ENOSYS
+	if spec.Confined != nil {
+		return child{}, &Unconfined{"start", syscall.ENOSYS}
 	}
 	pid, err := syscall.ForkExec(spec.Path, argv, &syscall.ProcAttr{
 		Dir:   spec.Dir,
