@@ -135,6 +135,18 @@ func (k *desk) worker(args []string, more string) string {
 		k.path, strings.Join(words, ", "), strings.Join(env, ", "), more)
 }
 
+// copied has the agent's bridge copy, so that the agent hears nothing while the
+// bridge stands still: where the size of files is limited, nothing is handed
+// over. An agent may give its bridge another environment, but no other limits.
+func (k *desk) copied() {
+	k.t.Helper()
+	program := k.write(filepath.Join("copied", k.cli.Program), "#!/bin/sh\nulimit -f 1000000\nexec "+strconv.Quote(k.path)+" \"$@\"\n")
+	if err := os.Chmod(program, 0o700); err != nil {
+		k.t.Fatal(err)
+	}
+	k.path = program
+}
+
 // awkward puts the state directory and the program of the daemon where a
 // wiring has to quote every path.
 func (k *desk) awkward() {
@@ -274,6 +286,7 @@ func TestAgentCLI_WorksUnderTheDaemon(t *testing.T) {
 			s.calls = s.planOfOneList()
 		}
 		s.desk = newDesk(t, path, s.calls...)
+		s.copied()
 		s.args = s.cli.Say("go on")
 		s.supervise(s.tables)
 		s.judge()
