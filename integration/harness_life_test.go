@@ -137,3 +137,30 @@ func TestC67_HarnessesOfAKilledDaemonAreStartedAnew(t *testing.T) {
 		t.Errorf("with a token of the last daemon's: %v", own)
 	}
 }
+
+// What a harness prints is taken from it whatever its speed, and kept within
+// bounds; its end is there when it has ended (LIF-7).
+func TestHarness_PrintsAsMuchAsItLikes(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	bytes := 100 << 20
+	if raceEnabled {
+		bytes = 11 << 20 // more than one file of the log
+	}
+	script := fmt.Sprintf("yes 'one line of many that somebody may want to see' | head -c %d; echo; echo the last line; read more", bytes)
+	h.configure(quick, harnessTable("a", script, "enabled = true"), harnessTable("b", "echo calm; read more", "enabled = true"))
+	d := h.start()
+	h.awaitHarness("a", "running")
+	eventually(t, "it has printed all", func() bool { return strings.Contains(d.must("logs", "a", "-n", "5"), "the last line") })
+	if out := d.must("logs", "b"); !strings.Contains(out, "calm") {
+		t.Errorf("another one's log: %q", out)
+	}
+	if size := sizeOf(t, h.path("state")); size > 70<<20 {
+		t.Errorf("the state directory has %d MiB", size>>20)
+	}
+	for name, l := range h.list() {
+		if l.State != "running" || l.Restarts != 0 {
+			t.Errorf("%s: %+v", name, l)
+		}
+	}
+}
