@@ -38,7 +38,7 @@ type room struct {
 // everything is the import list of the one room that may know all others.
 var everything = []string{
 	"watch", "reconcile", "pkg/config", "pkg/prompt", "pkg/restart", "pkg/proc", "pkg/jsonrpc",
-	"pkg/wire", "pkg/plain", "pkg/durable", "pkg/handover", "pkg/upstream", "pkg/broker", "pkg/bridge", "pkg/control", "pkg/identity", "pkg/agent", "pkg/run", "pkg/adapter", "pkg/facade", "pkg/evidence", "pkg/workflow", "pkg/worktree",
+	"pkg/wire", "pkg/plain", "pkg/durable", "pkg/handover", "pkg/upstream", "pkg/broker", "pkg/bridge", "pkg/control", "pkg/identity", "pkg/agent", "pkg/run", "pkg/adapter", "pkg/facade", "pkg/evidence", "pkg/workflow", "pkg/worktree", "pkg/contract", "pkg/ledger",
 }
 
 var rooms = map[string]room{

@@ -1,14 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
-	"os/user"
 	"path/filepath"
-	"strconv"
 
 	"github.com/spf13/cobra"
 
@@ -19,34 +18,20 @@ import (
 	"harness/pkg/run"
 )
 
-// Exit codes of `harness contract`, beside the general ones.
-const (
-	exitVerdictError = 4
-	exitTimeout      = 5
-	exitCancelled    = 6
-)
-
 // verdictCode is the exit code of what a session came to. One that goes on is
 // no failure, one that was interrupted came to nothing.
 func verdictCode(a contract.Answer) error {
-	code := exitVerdictError
+	outcome := contract.Error
 	switch {
 	case a.Status == contract.Running:
-		code = exitDone
-	case a.Verdict == nil:
-	case a.Verdict.Outcome == contract.Pass:
-		code = exitDone
-	case a.Verdict.Outcome == contract.Fail:
-		code = exitFailed
-	case a.Verdict.Outcome == contract.Timeout:
-		code = exitTimeout
-	case a.Verdict.Outcome == contract.Cancelled:
-		code = exitCancelled
-	}
-	if code == exitDone {
 		return nil
+	case a.Verdict != nil:
+		outcome = a.Verdict.Outcome
 	}
-	return exitError{code}
+	if code := contract.ExitCode(outcome); code != exitDone {
+		return exitError{code}
+	}
+	return nil
 }
 
 func newContractCmd(g *globals, kill <-chan struct{}) *cobra.Command {
@@ -90,13 +75,14 @@ func newContractValidateCmd() *cobra.Command {
 func newContractRunCmd(g *globals, kill <-chan struct{}) *cobra.Command {
 	var asJSON bool
 	var session string
+	var standalone bool
 	cmd := &cobra.Command{
 		Use:   "run FILE | SESSION",
 		Short: "Run a contract, or go on with a session that was interrupted",
 		Long:  "run runs a contract's work and checks, each confined to the contract's directory, and\nprints the verdict. With the name of a session it joins one that runs, or goes on with\none that was interrupted: what is recorded is not run again. An interrupt from the\nkeyboard cancels it.\n\nExit 0: pass, 1: fail, 4: error, 5: timeout, 6: cancelled.",
 		Args:  exactly(1, "one file or session"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			r, closeRunner, err := g.runner(cmd.Context(), g.principal("", ""), cmd)
+			r, closeRunner, err := g.runner(cmd.Context(), g.principal("", ""), standalone, cmd)
 			if err != nil {
 				return err
 			}
@@ -123,6 +109,7 @@ func newContractRunCmd(g *globals, kill <-chan struct{}) *cobra.Command {
 	}
 	jsonFlag(cmd, &asJSON)
 	cmd.Flags().StringVar(&session, "session", "", "the session's name (default: a new one)")
+	cmd.Flags().BoolVar(&standalone, "standalone", false, "do without a daemon, also where one runs")
 	return cmd
 }
 
@@ -204,7 +191,7 @@ func newContractCancelCmd(g *globals) *cobra.Command {
 		Long:  "cancel ends what a session runs and has that recorded. One that is done stays as it is.\n\nIts exit code is that of the verdict: 6 where it was cancelled.",
 		Args:  exactly(1, "one session"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			r, closeRunner, err := g.runner(cmd.Context(), g.principal("", ""), cmd)
+			r, closeRunner, err := g.runner(cmd.Context(), g.principal("", ""), false, cmd)
 			if err != nil {
 				return err
 			}
@@ -242,22 +229,13 @@ func (g *globals) ledger() *ledger.Store {
 // principal is on whose behalf this process runs contracts: what it was told,
 // else the user that it runs as.
 func (g *globals) principal(tenant, name string) ledger.Principal {
-	p := ledger.Principal{Tenant: tenant, User: name}
-	if p.Tenant == "" {
-		p.Tenant = "local"
-	}
-	if p.User == "" {
-		p.User = strconv.Itoa(os.Getuid())
-		if u, err := user.Current(); err == nil {
-			p.User = u.Username
-		}
-	}
-	return p
+	p := contract.Local()
+	return ledger.Principal{Tenant: cmp.Or(tenant, p.Tenant), User: cmp.Or(name, p.User)}
 }
 
 // runner makes what runs contracts in this process. closeRunner ends all that
 // is left of them.
-func (g *globals) runner(ctx context.Context, p ledger.Principal, cmd *cobra.Command) (r *contract.Runner, closeRunner func(), err error) {
+func (g *globals) runner(ctx context.Context, p ledger.Principal, standalone bool, cmd *cobra.Command) (r *contract.Runner, closeRunner func(), err error) {
 	state := g.paths().State
 	if err := os.MkdirAll(state, 0o700); err != nil {
 		return nil, nil, fmt.Errorf("make the state directory: %w", err)
@@ -272,6 +250,9 @@ func (g *globals) runner(ctx context.Context, p ledger.Principal, cmd *cobra.Com
 		Engine: &contract.Engine{Host: host, Lookup: os.LookupEnv, Log: log},
 		Ledger: g.ledger(), Principal: p,
 		Reap: func(ctx context.Context) { contract.ReapHosts(ctx, hosts, log) },
+	}
+	if !standalone {
+		r.Fleet = fleet{g}
 	}
 	return r, func() {
 		r.Stop()

@@ -31,7 +31,7 @@ func newServeMCPCmd(g *globals) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			r, closeRunner, err := g.runner(context.WithoutCancel(cmd.Context()), g.principal(tenant, user), cmd)
+			r, closeRunner, err := g.runner(context.WithoutCancel(cmd.Context()), g.principal(tenant, user), standalone, cmd)
 			if err != nil {
 				return err
 			}

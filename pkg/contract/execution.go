@@ -150,6 +150,11 @@ func (x *Execution) settle(err error) {
 
 // execute runs what is not recorded yet, and ends the chain with the verdict.
 func (x *Execution) execute(ctx context.Context) {
+	over := func() {}
+	if x.runner.Fleet != nil {
+		over = x.runner.Fleet.Announce(x.id)
+	}
+	defer over()
 	err := x.steer(ctx)
 	x.settle(err)
 	if closeErr := x.log.Close(); closeErr != nil && err == nil {
@@ -245,8 +250,8 @@ func (x *Execution) scratch() (dir string, clean func(), err error) {
 // runAll does the work and, where it succeeded, the checks.
 func (x *Execution) runAll(ctx context.Context, scratch, sandbox string) error {
 	if w := x.spec.Work; w != nil {
-		err := x.once(ctx, workStep, "work", sandbox, func(ctx context.Context) (Observed, Judged) {
-			o := x.work(ctx, scratch)
+		err := x.once(ctx, workStep, "work", sandbox, func(ctx context.Context, entry int) (Observed, Judged) {
+			o := x.work(ctx, scratch, entry)
 			return o, JudgeWork(o)
 		})
 		if err != nil || x.outcome(workStep) != Pass {
@@ -274,7 +279,7 @@ func (x *Execution) runChecks(ctx context.Context, scratch, sandbox string) erro
 		all.Go(func() {
 			defer func() { <-free }()
 			c := &x.spec.Checks[i]
-			err := x.once(ctx, i+1, c.Name, sandbox, func(ctx context.Context) (Observed, Judged) {
+			err := x.once(ctx, i+1, c.Name, sandbox, func(ctx context.Context, _ int) (Observed, Judged) {
 				o := x.check(ctx, c, scratch)
 				return o, JudgeCheck(c, o)
 			})
@@ -288,7 +293,7 @@ func (x *Execution) runChecks(ctx context.Context, scratch, sandbox string) erro
 }
 
 // work does what the contract wants done.
-func (x *Execution) work(ctx context.Context, scratch string) Observed {
+func (x *Execution) work(ctx context.Context, scratch string, entry int) Observed {
 	w := x.spec.Work
 	prompt := w.Prompt
 	if w.PromptFile != "" {
@@ -304,7 +309,7 @@ func (x *Execution) work(ctx context.Context, scratch string) Observed {
 			root: x.root, spec: x.spec, scratch: scratch,
 		})
 	}
-	return Observed{End: Unstarted, Problem: "a harness as work is not run yet; name a cmd"}
+	return x.harness(ctx, prompt, entry)
 }
 
 func (x *Execution) check(ctx context.Context, c *Check, scratch string) Observed {
@@ -323,7 +328,7 @@ func (x *Execution) check(ctx context.Context, c *Check, scratch string) Observe
 // once runs a step that is not recorded as finished. Before it begins it is in
 // the ledger, and what it came to is before once returns. A step that was cut
 // off because its process has to end is not recorded: it never finished.
-func (x *Execution) once(ctx context.Context, step int, name, sandbox string, run func(context.Context) (Observed, Judged)) error {
+func (x *Execution) once(ctx context.Context, step int, name, sandbox string, run func(ctx context.Context, entry int) (Observed, Judged)) error {
 	if r, ok := x.result(step); ok {
 		x.tell(Progress{Done: x.finished(), Step: name, Outcome: r.Outcome, Reason: "as recorded"})
 		return nil
@@ -337,13 +342,13 @@ func (x *Execution) once(ctx context.Context, step int, name, sandbox string, ru
 	}
 	x.tell(Progress{Done: x.finished(), Step: name})
 	began := time.Now()
-	o, judged := run(ctx)
+	o, judged := run(ctx, started.N)
 	if o.End == Cut && !errors.Is(context.Cause(ctx), errCancelled) {
 		return nil
 	}
 	r := stepResult{
 		Step: step, Name: name, Outcome: judged.Outcome, Reason: judged.Reason, ExitCode: o.Exit,
-		Sandbox: sandbox, Millis: time.Since(began).Milliseconds(),
+		Sandbox: sandbox, Millis: time.Since(began).Milliseconds(), Run: o.Run, Receipt: o.Receipt,
 	}
 	sum, err := keepEvidence(x.kept, started.N, r, o, began)
 	if err != nil {
@@ -355,10 +360,14 @@ func (x *Execution) once(ctx context.Context, step int, name, sandbox string, ru
 
 // record waits for no disk: the next step does, when it notes that it begins.
 func (x *Execution) record(r stepResult) error {
-	_, err := x.log.Note(entryFinished, map[string]any{
+	fields := map[string]any{
 		"step": r.Step, "name": r.Name, "outcome": r.Outcome, "reason": r.Reason, "exit_code": r.ExitCode,
 		"evidence_sha256": r.Evidence, "sandbox": r.Sandbox, "duration_ms": r.Millis,
-	})
+	}
+	if r.Run != "" {
+		fields["run"], fields["receipt_sha256"] = r.Run, r.Receipt
+	}
+	_, err := x.log.Note(entryFinished, fields)
 	if err != nil {
 		return err
 	}

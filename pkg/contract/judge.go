@@ -38,6 +38,9 @@ type Observed struct {
 	Problem        string // why it could not be started, or read
 	Stdout, Stderr []byte
 	Holds          bool // of a file: that it is as it must be
+	// Run and Receipt are the id of the run that a harness was, and the digest of
+	// its final receipt; "" for any other step.
+	Run, Receipt string
 }
 
 // Judged is what a step came to, and why in a few words.
@@ -97,6 +100,22 @@ func judgeExit(o Observed, want int) Judged {
 		return Judged{Fail, fmt.Sprintf("exit status %d, expected %d", *o.Exit, want)}
 	}
 	return Judged{Pass, ""}
+}
+
+// ExitCode is that of a command whose verdict has the outcome.
+func ExitCode(outcome string) int {
+	const errored = 4
+	switch outcome {
+	case Pass:
+		return 0
+	case Fail:
+		return 1
+	case Timeout:
+		return 5
+	case Cancelled:
+		return 6
+	}
+	return errored
 }
 
 // Judge decides the whole: the gravest of what its steps came to. work is ""

@@ -30,6 +30,8 @@ type stepResult struct {
 	Evidence *string `json:"evidence_sha256"`
 	Sandbox  string  `json:"sandbox"`
 	Millis   int64   `json:"duration_ms"`
+	Run      string  `json:"run"` // of a harness; "" for any other step
+	Receipt  string  `json:"receipt_sha256"`
 }
 
 // opening is what the first entry says beside what the ledger puts there.

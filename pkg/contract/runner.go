@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/user"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -30,6 +32,16 @@ const followEvery = 50 * time.Millisecond
 // cancelName is the file by which one process asks another to cancel.
 const cancelName = "cancel"
 
+// Local is the principal of a process that was told none: the user that it runs
+// as, on this machine.
+func Local() ledger.Principal {
+	p := ledger.Principal{Tenant: "local", User: strconv.Itoa(os.Getuid())}
+	if u, err := user.Current(); err == nil {
+		p.User = u.Username
+	}
+	return p
+}
+
 // Invalid is a contract that does not validate.
 type Invalid struct{ Faults config.Faults }
 
@@ -49,6 +61,8 @@ type Runner struct {
 	Engine    *Engine
 	Ledger    *ledger.Store
 	Principal ledger.Principal
+	// Fleet is where harnesses are run and sessions shown; nil for no daemon.
+	Fleet Fleet
 	// Reap ends what dead processes left of their steps; nil: nothing does.
 	Reap func(context.Context)
 

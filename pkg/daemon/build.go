@@ -30,23 +30,24 @@ import (
 
 // daemon is every room, built and not started.
 type daemon struct {
-	opt     Options
-	log     *slog.Logger
-	limits  *limits
-	saver   *saver
-	watcher *watch.Watcher
-	broker  *broker.Broker
-	host    *proc.Host
-	pool    *upstream.Pool
-	agents  *agent.Pool
-	ids     *identity.Store
-	wiring  wiring
-	state   *evidence.Dir
-	runs    *run.Store
-	keys    *run.Keys
-	bounded *bounded
-	self    run.Actor
-	herald  *herald
+	opt       Options
+	log       *slog.Logger
+	limits    *limits
+	saver     *saver
+	watcher   *watch.Watcher
+	broker    *broker.Broker
+	host      *proc.Host
+	pool      *upstream.Pool
+	agents    *agent.Pool
+	ids       *identity.Store
+	wiring    wiring
+	state     *evidence.Dir
+	runs      *run.Store
+	keys      *run.Keys
+	bounded   *bounded
+	contracts *contracts
+	self      run.Actor
+	herald    *herald
 
 	knowledge *run.Knowledge
 	worktrees *worktree.Store
@@ -115,6 +116,9 @@ func build(opt Options, state *stateDir, level *slog.LevelVar, log *slog.Logger)
 		loop: d.loop, loader: world.loader, pool: d.pool, agents: d.agents, runs: d.runs, keys: d.keys, bounded: d.bounded, self: d.self, worktrees: d.worktrees, knowledge: d.knowledge, ids: d.ids, broker: d.broker, watcher: d.watcher, limits: d.limits, saved: d.saver.wait,
 		paths: opt.Paths, wiring: d.wiring, version: opt.Version, config: opt.Paths.Config, logs: logs, started: time.Now(),
 	}
+	d.contracts = newContracts(d.runs, d.host, state.path, log)
+	d.contracts.Fleet = ownFleet{ops}
+	ops.contracts = d.contracts
 	if ops.flows, err = workflow.Open(d.state, launcher{ops}, log, time.Now()); err != nil {
 		return nil, err
 	}

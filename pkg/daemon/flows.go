@@ -32,6 +32,9 @@ func (l launcher) Launch(t workflow.Task) error {
 	if err := json.Unmarshal(t.Actor, &actor); err != nil {
 		return fmt.Errorf("read who started the workflow: %w", err)
 	}
+	if t.Node.Contract != "" {
+		return l.o.contracts.start(t, actor)
+	}
 	one, err := l.o.task(launchArgs{Name: t.Node.Harness, Role: t.Node.Role, Timeout: t.Node.Timeout}, actor)
 	if err != nil {
 		return err
@@ -57,7 +60,10 @@ func (l launcher) Wait(ctx context.Context, id string) (workflow.Outcome, error)
 	if info.FinalReceiptSHA256 != nil {
 		o.FinalReceiptSHA256 = *info.FinalReceiptSHA256
 	}
-	return o, nil
+	if info.Harness == asHarness {
+		o.VerdictSHA256, err = l.o.contracts.digest(id)
+	}
+	return o, err
 }
 
 // Has implements [workflow.Launcher].
@@ -243,6 +249,9 @@ func (o *ops) graph(file string) (workflow.Graph, map[string][]byte, control.Lis
 	g, prompts, faults := workflow.Parse(text, run.Roles(), beside(dir))
 	agents := o.loop.State().Desired.Agents
 	for _, n := range g.Nodes {
+		if n.Contract != "" {
+			faults = append(faults, contractFaults(n, prompts[n.ID])...)
+		}
 		if _, declared := agents[n.Harness]; !n.Approval && n.Harness != "" && !declared {
 			faults = append(faults, workflow.Fault{Key: "node." + n.ID + ".harness", Message: fmt.Sprintf("no harness is named %q", n.Harness)})
 		}

@@ -55,6 +55,7 @@ func (o *ops) operations() map[string]operation {
 func (o *ops) verbs() map[string]operation {
 	return map[string]operation{
 		"runs": o.runList, "run": o.runInfo, "wait": o.runWait, "verify": o.runVerify, "cancel": o.runCancel,
+		facade.ContractBegin: o.contractBegin, facade.ContractHold: o.contractHold, facade.ContractEnd: o.contractEnd,
 		"worktree_list": o.worktreeList, "worktree_remove": o.worktreeRemove,
 	}
 }
@@ -174,6 +175,10 @@ type launchArgs struct {
 	Key        string `json:"idempotency_key"`
 	// Args are more arguments, which only the operator may give (MUT-5).
 	Args []string `json:"args,omitempty"`
+	// Prompt and Contract are the operator's too: the text in place of a file, and
+	// the session of a contract whose work the run is.
+	Prompt   *string `json:"prompt,omitempty"`
+	Contract string  `json:"contract,omitempty"`
 }
 
 // maxPrompt bounds a prompt, in bytes; longest and standard are the bounds of a
@@ -196,8 +201,11 @@ func (o *ops) runLaunch(ctx context.Context, raw json.RawMessage, who petitioner
 	if err != nil {
 		return nil, err
 	}
-	if a.Args != nil && !who.operator {
-		return nil, refusal("args: more arguments are the operator's to give, at the command line")
+	if (a.Args != nil || a.Prompt != nil || a.Contract != "") && !who.operator {
+		return nil, refusal("args, prompt and contract are the operator's to give, at the command line")
+	}
+	if a.Contract != "" && who.actor.Kind == run.Operator {
+		who.actor = run.Named(run.ByContract, a.Contract)
 	}
 	compared := a
 	compared.Key = ""
@@ -249,6 +257,9 @@ func (o *ops) task(a launchArgs, actor run.Actor) (task, error) {
 			return t, refusal(fmt.Sprintf("timeout: %.40q is no duration of at most %s, such as 10m", a.Timeout, longestTimeout))
 		}
 		t.timeout = d
+	}
+	if a.Prompt != nil {
+		t.prompt = []byte(*a.Prompt)
 	}
 	if a.PromptFile != "" {
 		prompt, err := o.readUnder("prompt_file", a.PromptFile, maxPrompt)

@@ -34,7 +34,9 @@ type ops struct {
 	runs    *run.Store
 	keys    *run.Keys
 	bounded *bounded
-	self    run.Actor
+	// contracts are those of workflows, and those that are shown as runs.
+	contracts *contracts
+	self      run.Actor
 	// worktrees, flows and knowledge are what operations and resources are about.
 	worktrees *worktree.Store
 	flows     *workflow.Engine

@@ -117,7 +117,7 @@ func (d *daemon) serve(ctx context.Context, listener *net.UnixListener) error {
 	upstreams := begin(ctx, "upstreams", d.log, d.pool)
 	defer d.stop(upstreams)
 	defer d.saver.flush() // what the engine left
-	harnesses := begin(ctx, "harnesses", d.log, d.agents, d.bounded, d.flows, d.herald)
+	harnesses := begin(ctx, "harnesses", d.log, d.agents, d.bounded, d.contracts, d.flows, d.herald)
 	defer d.stop(harnesses)
 	engine := begin(ctx, "engine", d.log, d.saver, d.watcher, d.loop)
 	defer d.stop(engine)

@@ -14,6 +14,14 @@ const (
 	MessageAck       = "harness_message_ack"
 )
 
+// Operations of the command line about sessions of contracts that it runs: one
+// begins to be shown as a run, is held by the process that runs it, and ends.
+const (
+	ContractBegin = "contract_begin"
+	ContractHold  = "contract_hold"
+	ContractEnd   = "contract_end"
+)
+
 // The schemas of their arguments.
 const (
 	aKey         = `{"type":"string","minLength":1,"maxLength":128,"description":"a name of your own for this request: a repeat with the same arguments returns the first result, and nothing is done twice"}`

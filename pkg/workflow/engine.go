@@ -37,14 +37,16 @@ type Outcome struct {
 	State              string
 	ExitCode           *int
 	FinalReceiptSHA256 string
+	VerdictSHA256      string // of a contract that came to one
 }
 
 // Task is one run that is to be launched.
 type Task struct {
 	Run      string // the id that it is to have
 	Workflow string
+	File     string // the workflow's own
 	Node     Node
-	Prompt   []byte // nil for none
+	Prompt   []byte // or the text of the contract; nil for none
 	Actor    json.RawMessage
 }
 
@@ -151,7 +153,7 @@ func (e *Engine) load(id string, now time.Time) error {
 		if e.run.Has(a.Run) {
 			// It is over: the daemon that ran it is.
 			if o, err := e.run.Wait(e.ctx, a.Run); err == nil && o.State != "failed" {
-				r.State, r.ExitCode, r.FinalReceiptSHA256 = o.State, o.ExitCode, o.FinalReceiptSHA256
+				r.State, r.ExitCode, r.FinalReceiptSHA256, r.VerdictSHA256 = o.State, o.ExitCode, o.FinalReceiptSHA256, o.VerdictSHA256
 			}
 		}
 		if err := f.append(TypeNodeEnded, now, r); err != nil {
@@ -359,9 +361,9 @@ func (e *Engine) try(f *flow, a Attempt) error {
 	if err := f.append(TypeNodeStarted, time.Now(), a); err != nil {
 		return err
 	}
-	t := Task{Run: a.Run, Workflow: f.spec.ID, Node: def, Actor: f.spec.Actor}
+	t := Task{Run: a.Run, Workflow: f.spec.ID, File: f.spec.File, Node: def, Actor: f.spec.Actor}
 	var err error
-	if def.Prompt != "" {
+	if file, _ := def.text(); file != "" {
 		t.Prompt, err = f.dir.ReadSealed(promptsDir+"/"+def.ID, MaxTicket)
 		if err == nil && evidence.Digest(t.Prompt) != def.PromptSHA256 {
 			err = &evidence.Fault{Entry: promptsDir + "/" + def.ID, Message: "not as it was when the workflow began"}
@@ -393,7 +395,7 @@ func (e *Engine) await(f *flow, a Attempt) {
 		}
 		return // the next daemon looks for it
 	}
-	r := Result{Node: a.Node, N: a.N, Run: a.Run, State: o.State, ExitCode: o.ExitCode, FinalReceiptSHA256: o.FinalReceiptSHA256}
+	r := Result{Node: a.Node, N: a.N, Run: a.Run, State: o.State, ExitCode: o.ExitCode, FinalReceiptSHA256: o.FinalReceiptSHA256, VerdictSHA256: o.VerdictSHA256}
 	if err := f.append(TypeNodeEnded, time.Now(), r); err != nil {
 		e.log.Error("a workflow cannot go on", "workflow", f.spec.ID, "error", err)
 		return

@@ -95,7 +95,7 @@ func (h *hand) end(t *testing.T, node, state string, code int) {
 		h.mu.Lock()
 		for id, task := range h.tasks {
 			if _, over := h.ended[id]; !over && task.Node.ID == node {
-				h.ended[id] = Outcome{state, &code, "final of " + id}
+				h.ended[id] = Outcome{State: state, ExitCode: &code, FinalReceiptSHA256: "final of " + id}
 				h.stir()
 				h.mu.Unlock()
 				return

@@ -31,11 +31,13 @@ type Node struct {
 	Approval bool     `json:"approval"`
 	Harness  string   `json:"harness"` // "" for an approval
 	Role     string   `json:"role"`
-	Prompt   string   `json:"prompt_file"` // relative to the workflow's file
+	Contract string   `json:"contract,omitempty"` // relative to the workflow's file; "" for none
+	Prompt   string   `json:"prompt_file"`        // relative to the workflow's file
 	Timeout  string   `json:"timeout"`
 	Needs    []string `json:"needs"`
 	Retry    int      `json:"retry"` // how often it is tried again
-	// PromptSHA256 is the digest of the prompt, "" for none.
+	// PromptSHA256 is the digest of the prompt, or of the contract's text; "" for
+	// none.
 	PromptSHA256 string `json:"prompt_sha256"`
 }
 
@@ -57,6 +59,7 @@ type nodeText struct {
 	Approval bool     `toml:"approval"`
 	Harness  string   `toml:"harness"`
 	Role     string   `toml:"role"`
+	Contract string   `toml:"contract"`
 	Prompt   string   `toml:"prompt_file"`
 	Timeout  string   `toml:"timeout"`
 	Needs    []string `toml:"needs"`
@@ -91,10 +94,10 @@ func Parse(text []byte, roles []string, read func(file string) ([]byte, error)) 
 	needs := map[string][]string{}
 	for _, one := range all {
 		n := one.check(roles, &faults)
-		if n.Prompt != "" {
-			data, err := read(n.Prompt)
+		if file, key := n.text(); file != "" {
+			data, err := read(file)
 			if err != nil {
-				faults.add("node."+n.ID+".prompt_file", "%v", err)
+				faults.add("node."+n.ID+"."+key, "%v", err)
 			}
 			sum := sha256.Sum256(data)
 			prompts[n.ID], n.PromptSHA256 = data, hex.EncodeToString(sum[:])
@@ -112,19 +115,23 @@ func Parse(text []byte, roles []string, read func(file string) ([]byte, error)) 
 func (t nodeText) check(roles []string, faults *Faults) Node {
 	key := "node." + t.ID
 	n := Node{
-		ID: t.ID, Approval: t.Approval || t.Kind == "approval", Harness: t.Harness, Role: t.Role, Prompt: t.Prompt, Timeout: t.Timeout,
+		ID: t.ID, Approval: t.Approval || t.Kind == "approval", Harness: t.Harness, Role: t.Role, Contract: t.Contract, Prompt: t.Prompt, Timeout: t.Timeout,
 		Needs: append([]string{}, t.Needs...), Retry: t.Retry,
 	}
 	if !nameOK.MatchString(t.ID) {
 		faults.add(key, "an id is of letters, digits, _ . and -")
 	}
-	if !slices.Contains([]string{"", "run", "approval"}, t.Kind) || t.Approval && t.Kind == "run" {
-		faults.add(key+".kind", "a node is a run or an approval")
+	if !slices.Contains([]string{"", "run", "approval", "contract"}, t.Kind) || t.Approval && t.Kind != "" && t.Kind != "approval" {
+		faults.add(key+".kind", "a node is a run, a contract or an approval")
 	}
 	switch {
+	case n.Contract != "" && (n.Approval || t.Kind == "run" || t.Harness != "" || t.Prompt != "" || t.Timeout != "" || t.Role != ""):
+		faults.add(key, "a contract has needs and retry, and nothing else: the rest is in its file")
+	case t.Kind == "contract" && n.Contract == "":
+		faults.add(key+".contract", "which file is it?")
 	case n.Approval && (t.Harness != "" || t.Prompt != "" || t.Timeout != "" || t.Retry != 0 || t.Role != ""):
 		faults.add(key, "an approval has needs, and nothing else")
-	case !n.Approval && t.Harness == "":
+	case !n.Approval && n.Contract == "" && t.Harness == "":
 		faults.add(key+".harness", "which harness does it run?")
 	}
 	if t.Role != "" && !slices.Contains(roles, t.Role) {
@@ -136,11 +143,19 @@ func (t nodeText) check(roles []string, faults *Faults) Node {
 	if t.Retry < 0 || t.Retry > maxRetry {
 		faults.add(key+".retry", "it is tried again 0 to %d times", maxRetry)
 	}
-	if t.Prompt != "" && !below(t.Prompt) {
-		faults.add(key+".prompt_file", "a path below the workflow's file, without . or ..")
-		n.Prompt = ""
+	if file, which := n.text(); file != "" && !below(file) {
+		faults.add(key+"."+which, "a path below the workflow's file, without . or ..")
+		n.Prompt, n.Contract = "", ""
 	}
 	return n
+}
+
+// text is the file that a node is given the text of, and its key; "" for none.
+func (n Node) text() (file, key string) {
+	if n.Contract != "" {
+		return n.Contract, "contract"
+	}
+	return n.Prompt, "prompt_file"
 }
 
 // Find returns the node of an id.

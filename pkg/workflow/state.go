@@ -46,6 +46,9 @@ type Result struct {
 	State              string `json:"state"` // that of the run, or interrupted
 	ExitCode           *int   `json:"exit_code"`
 	FinalReceiptSHA256 string `json:"final_receipt_sha256"`
+	// VerdictSHA256 is the digest of the signed verdict of a contract, in its RFC
+	// 8785 form; "" for any other node.
+	VerdictSHA256 string `json:"verdict_sha256,omitempty"`
 }
 
 // ok reports whether the try did what it should.

@@ -1,0 +1,281 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"harness/pkg/contract"
+	"harness/pkg/ledger"
+	"harness/pkg/proc"
+	"harness/pkg/run"
+	"harness/pkg/workflow"
+)
+
+// contracts runs those that are nodes of workflows, and shows the sessions that
+// other processes run among the runs. What came of one is what its ledger says,
+// not whoever ran it.
+type contracts struct {
+	*contract.Runner
+	runs *run.Store
+	idle sync.WaitGroup
+
+	mu   sync.Mutex
+	held map[string]*heldSession // by run
+}
+
+// heldSession is a session that is under way in another process.
+type heldSession struct {
+	session string
+	run     *run.Run
+	lost    *time.Timer // until its process holds it
+}
+
+// holdWithin is how long a session that was announced may go without a process
+// that holds it.
+const holdWithin = 10 * time.Second
+
+// asHarness is what runs of contracts are shown as.
+const asHarness = "contract"
+
+func newContracts(runs *run.Store, host *proc.Host, stateDir string, log *slog.Logger) *contracts {
+	r := &contract.Runner{
+		Engine: &contract.Engine{Host: host, Lookup: os.LookupEnv, Log: log},
+		Ledger: ledger.Open(filepath.Join(stateDir, "ledger")), Principal: contract.Local(),
+	}
+	return &contracts{Runner: r, runs: runs, held: map[string]*heldSession{}}
+}
+
+// String names the service in the supervisor's log.
+func (c *contracts) String() string { return "contracts" }
+
+// Serve waits for ctx to end, then interrupts what runs here, and ends what is
+// shown: this daemon will not see what becomes of it.
+func (c *contracts) Serve(ctx context.Context) error {
+	<-ctx.Done()
+	c.Stop()
+	c.idle.Wait()
+	c.mu.Lock()
+	ids := slices.Collect(maps.Keys(c.held))
+	c.mu.Unlock()
+	for _, id := range ids {
+		c.end(id)
+	}
+	return ctx.Err()
+}
+
+// sessionOf is the session of a run that a node of a workflow is. Names of
+// sessions have no dots.
+func sessionOf(run string) string { return strings.ReplaceAll(run, ".", "-") }
+
+// start runs the contract that a node of a workflow is, as the run that the
+// workflow knows it by.
+func (c *contracts) start(t workflow.Task, actor run.Actor) error {
+	root := filepath.Dir(filepath.Join(filepath.Dir(t.File), t.Node.Contract))
+	x, err := c.Run(contract.Request{Session: sessionOf(t.Run), Name: t.Node.Contract, Text: t.Prompt, Root: root})
+	if err != nil {
+		return err
+	}
+	r, err := c.launch(t.Run, sessionOf(t.Run), t.Node.PromptSHA256, actor, t.Workflow+"/"+t.Node.ID)
+	if err != nil {
+		x.Cancel()
+		return err
+	}
+	c.idle.Go(func() {
+		<-x.Done()
+		c.seal(r, sessionOf(t.Run))
+	})
+	return nil
+}
+
+// digest is that of the verdict of a node's run; "" where it has none.
+func (c *contracts) digest(run string) (string, error) {
+	v, err := c.verdict(sessionOf(run))
+	if errors.Is(err, ledger.ErrUnknown) {
+		return "", nil // a harness of that name
+	}
+	if err != nil || v == nil {
+		return "", err
+	}
+	data, err := ledger.Canonical(v)
+	return ledger.SHA256(data), err
+}
+
+// contractFaults are what is wrong with the contract that a node is.
+func contractFaults(n workflow.Node, text []byte) (faults workflow.Faults) {
+	_, found := contract.Parse(n.Contract, text)
+	for _, f := range found {
+		message := f.Message
+		if f.Key != "" {
+			message = f.Key + ": " + message
+		}
+		faults = append(faults, workflow.Fault{Line: 0, Key: "node." + n.ID + ".contract", Message: message})
+	}
+	return faults
+}
+
+// ownFleet is the fleet of the daemon itself, for the contracts that it runs.
+type ownFleet struct{ o *ops }
+
+// Announce implements [contract.Fleet]. What runs here is a run already.
+func (ownFleet) Announce(string) (over func()) { return func() {} }
+
+// Work implements [contract.Fleet].
+func (f ownFleet) Work(ctx context.Context, w contract.HarnessWork) (contract.HarnessEnd, error) {
+	t, err := f.o.task(launchArgs{Name: w.Harness, Prompt: &w.Prompt, Timeout: w.Timeout.String()}, run.Named(run.ByContract, w.Session))
+	if err != nil {
+		return contract.HarnessEnd{}, err
+	}
+	t.id, t.key = f.o.runs.NewID(time.Now()), w.Key
+	if err := f.o.bounded.start(t); err != nil {
+		return contract.HarnessEnd{}, err
+	}
+	if r, live := f.o.runs.Live(t.id); live {
+		select {
+		case <-r.Done():
+		case <-ctx.Done():
+			f.o.bounded.cancel(t.id)
+			<-r.Done()
+		}
+	}
+	i, err := f.o.runs.Info(t.id)
+	e := contract.HarnessEnd{Run: i.ID, State: i.State, ExitCode: i.ExitCode, Signal: orEmpty(i.Signal), Reason: orEmpty(i.Reason), Receipt: orEmpty(i.FinalReceiptSHA256)}
+	return e, err
+}
+
+// begin makes a run of a session, whose chain has begun.
+func (c *contracts) begin(session string) (*run.Run, error) {
+	entries, err := c.Ledger.Read(session)
+	if err != nil {
+		return nil, refusal("session: " + err.Error())
+	}
+	head, err := entries[0].Head()
+	if err != nil {
+		return nil, err
+	}
+	r, err := c.launch("", session, head.ContractSHA256, run.Named(run.ByContract, session), "")
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.held[r.ID()] = &heldSession{session, r, time.AfterFunc(holdWithin, func() { c.end(r.ID()) })}
+	return r, nil
+}
+
+// launch records that a session begins.
+func (c *contracts) launch(id, session, digest string, actor run.Actor, key string) (*run.Run, error) {
+	r, err := c.runs.Begin(run.Launch{
+		ID: id, Harness: asHarness, Bounded: true, Argv: []string{asHarness, "run", session}, Definition: digest, Actor: actor, Key: key, At: time.Now(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return r, r.Started(time.Now())
+}
+
+// hold waits until the run has ended, or ends it when ctx does: when the process
+// that runs the session is gone.
+func (c *contracts) hold(ctx context.Context, id string) error {
+	c.mu.Lock()
+	h := c.held[id]
+	c.mu.Unlock()
+	if h == nil {
+		return nil
+	}
+	h.lost.Stop()
+	select {
+	case <-h.run.Done():
+	case <-ctx.Done():
+		c.end(id)
+	}
+	return nil
+}
+
+// end seals the run of a session by what its ledger says.
+func (c *contracts) end(id string) {
+	c.mu.Lock()
+	h := c.held[id]
+	delete(c.held, id)
+	c.mu.Unlock()
+	if h == nil {
+		return
+	}
+	h.lost.Stop()
+	c.seal(h.run, h.session)
+}
+
+func (c *contracts) seal(r *run.Run, session string) {
+	v, err := c.verdict(session)
+	e := run.End{At: time.Now(), State: run.Failed, Unseen: true, Reason: "the session was interrupted"}
+	switch {
+	case err != nil:
+		e.Reason = err.Error()
+	case v != nil:
+		e.State, e.Unseen, e.Code, e.Reason = run.Exited, false, contract.ExitCode(v.Outcome), "verdict "+v.Outcome
+		switch v.Outcome {
+		case contract.Timeout:
+			e.State = run.TimedOut
+		case contract.Cancelled:
+			e.State = run.Cancelled
+		}
+		data, err := ledger.Canonical(v)
+		if err == nil {
+			_, _ = r.Write(append(data, '\n')) // it never fails
+		}
+	}
+	r.End(e)
+}
+
+// verdict is that of a session; nil before there is one.
+func (c *contracts) verdict(session string) (*ledger.Verdict, error) {
+	entries, err := c.Ledger.Read(session)
+	if err != nil {
+		return nil, err
+	}
+	return ledger.VerdictOf(entries)
+}
+
+// sessionArgs names a session.
+type sessionArgs struct {
+	Session string `json:"session"`
+}
+
+// contractBegin shows a session among the runs. Only the command line says so.
+func (o *ops) contractBegin(_ context.Context, raw json.RawMessage, _ petitioner) (any, error) {
+	a, err := arguments[sessionArgs](raw)
+	if err != nil {
+		return nil, err
+	}
+	r, err := o.contracts.begin(a.Session)
+	if err != nil {
+		return nil, err
+	}
+	info, err := o.runs.Info(r.ID())
+	return launched{Run: info}, err
+}
+
+func (o *ops) contractHold(ctx context.Context, raw json.RawMessage, _ petitioner) (any, error) {
+	a, err := arguments[runArgs](raw)
+	if err != nil {
+		return nil, err
+	}
+	return struct{}{}, o.contracts.hold(ctx, a.Run)
+}
+
+func (o *ops) contractEnd(ctx context.Context, raw json.RawMessage, who petitioner) (any, error) {
+	a, err := arguments[runArgs](raw)
+	if err != nil {
+		return nil, err
+	}
+	o.contracts.end(a.Run)
+	return o.runInfo(ctx, raw, who)
+}
