@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"harness/pkg/control"
@@ -389,15 +390,23 @@ func (o *ops) workflowResume(ctx context.Context, raw json.RawMessage, who petit
 	compared.Key = ""
 	return o.once(ctx, run.Request{
 		Key: a.Key, Operation: facade.WorkflowResume, Arguments: compared, Actor: who.actor,
-		Plan: func() string { id, _ := o.flowID(a); return cmp.Or(id, "none") },
-		// Resuming twice does nothing twice: what is finished stays so.
-		Find: func(string) (any, bool, error) { return nil, false, nil },
-		Do: func(string) (any, error) {
-			id, err := o.flowID(a)
-			if err != nil {
+		// Which workflow a file means is settled once; the journal has the name of
+		// the request.
+		Plan: func() string { id, _ := o.flowID(a); return cmp.Or(id, "none") + " rs-" + token() },
+		Find: func(plan string) (any, bool, error) {
+			id, request, _ := strings.Cut(plan, " ")
+			if !o.flows.Asked(id, request) {
+				return nil, false, nil
+			}
+			v, err := o.flows.Status(id)
+			return flowing{Workflow: v}, true, err
+		},
+		Do: func(plan string) (any, error) {
+			if _, err := o.flowID(a); err != nil {
 				return nil, flowProblem(err)
 			}
-			v, err := o.flows.Resume(id, a.Approve, may, actorJSON(who.actor))
+			id, request, _ := strings.Cut(plan, " ")
+			v, err := o.flows.Resume(id, workflow.Resumption{Request: request, Approve: a.Approve, May: may, Actor: actorJSON(who.actor)})
 			return flowing{Workflow: v}, flowProblem(err)
 		},
 	})

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -209,11 +210,17 @@ func (o *ops) runLaunch(ctx context.Context, raw json.RawMessage, who petitioner
 	}
 	compared := a
 	compared.Key = ""
+	if d, err := time.ParseDuration(a.Timeout); err == nil {
+		compared.Timeout = d.String() // however it is spelled
+	}
 	return o.once(ctx, run.Request{
 		Key: a.Key, Operation: facade.RunLaunch, Arguments: compared, Actor: who.actor,
 		Plan: func() string { return o.runs.NewID(time.Now()) },
 		Find: func(id string) (any, bool, error) {
 			if !o.runs.Has(id) {
+				if removed, err := o.runs.Removed(id); err != nil || removed {
+					return nil, false, cmp.Or(err, run.ErrUnknown)
+				}
 				return nil, false, nil
 			}
 			info, err := o.runs.Info(id)

@@ -174,9 +174,10 @@ func DecodeCanonical(data []byte, v any) error {
 	return nil
 }
 
-// whole reports whether data ends as everything ends that was written to its
-// end.
-func whole(data []byte) bool { return bytes.HasSuffix(data, []byte("}\n")) }
+// IsTorn reports whether data is what a crash leaves of a record or a seal: it
+// lacks the line break that ends it, and so has none. Anything else that is not
+// as it was written was changed.
+func IsTorn(data []byte) bool { return bytes.IndexByte(data, '\n') < 0 }
 
 // Check takes one more entry of a chain: it returns the record and the head that
 // it makes, or a [*Fault].
@@ -192,7 +193,7 @@ func (h Head) Check(e Entry) (Record, Head, error) {
 		return fault(fmt.Sprintf("record %d is there twice", n))
 	case n != h.N+1:
 		return fault(fmt.Sprintf("record %d follows record %d", n, h.N))
-	case !whole(e.Data):
+	case IsTorn(e.Data):
 		return Record{}, h, &Fault{Entry: e.Name, Message: "torn: it was not written to its end", Torn: true}
 	}
 	var r Record

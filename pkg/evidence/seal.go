@@ -51,7 +51,7 @@ func (s *Seal) encode() ([]byte, error) {
 // file that is not as it was sealed.
 func CheckSeal(name string, data []byte, chain string, head Head, files map[string]string) (Seal, error) {
 	fault := func(message string) (Seal, error) { return Seal{}, &Fault{Entry: name, Message: message} }
-	if !whole(data) {
+	if IsTorn(data) {
 		return Seal{}, &Fault{Entry: name, Message: "torn: it was not written to its end", Torn: true}
 	}
 	var s Seal

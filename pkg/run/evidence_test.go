@@ -386,6 +386,9 @@ func TestRetention_IsRecorded(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer parent.Close()
+	if was, err := s.Removed(first.ID()); err != nil || !was || s.Has(first.ID()) {
+		t.Error(was, err)
+	}
 	records, _, err := evidence.ReadChain(parent, removedDir, "removed runs")
 	if err != nil || len(records) != 1 || !strings.Contains(string(records[0].Body), fmt.Sprintf("%q", *final.FinalReceiptSHA256)) {
 		t.Errorf("%+v, %v", records, err)
@@ -404,5 +407,36 @@ func TestContext_SaysWhereTheProgramIsAnother(t *testing.T) {
 	c, err := s.Context(r.ID())
 	if err != nil || c.Binding != Verified || !c.Drift || c.RunningCatalogSHA256 == *c.CatalogSHA256 {
 		t.Errorf("%+v, %v", c, err)
+	}
+}
+
+// Whoever finds a run that cannot be believed neither seals it again nor takes
+// it for none (EVI-3).
+func TestRecover_ChangesNothingOfWhatWasChanged(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{finalFile, contractFile, "receipts/0006-ended.json"} {
+		for _, more := range []string{"\n", "x", "\nxyz"} {
+			s := newStore(t, 10)
+			r := full(t, s)
+			ended(r, 0, "")
+			file := filepath.Join(s.dir.Name(), r.ID(), name)
+			data, err := os.ReadFile(file)
+			if err == nil {
+				err = errors.Join(os.Remove(file), os.WriteFile(file, append(data, more...), 0o400))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range 2 {
+				s = again(t, s)
+				var f *evidence.Fault
+				if _, err := s.Verify(r.ID()); !errors.As(err, &f) || f.Entry != name {
+					t.Errorf("%s and %q: %v", name, more, err)
+				}
+				if now, err := os.ReadFile(file); err != nil || !bytes.Equal(now, append(data, more...)) || !s.Has(r.ID()) {
+					t.Errorf("%s and %q: it was changed once more: %v", name, more, err)
+				}
+			}
+		}
 	}
 }

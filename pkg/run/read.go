@@ -547,11 +547,6 @@ func (s *Store) Live(id string) (*Run, bool) {
 	return r, r != nil
 }
 
-// Has reports whether there is evidence of a run that was begun.
-func (s *Store) Has(id string) bool {
-	if !Known(id) {
-		return false
-	}
-	_, err := s.contractOf(id)
-	return err == nil
-}
+// Has reports whether there is evidence of a run that was begun, also such as
+// cannot be believed.
+func (s *Store) Has(id string) bool { return Known(id) && !s.gone(id) }

@@ -1,7 +1,6 @@
 package run
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -41,7 +40,7 @@ func (s *Store) recovered(id string, now time.Time) (done bool, err error) {
 		return false, err
 	}
 	defer dir.Close()
-	if final, err := tail(dir, finalFile); err == nil && bytes.HasSuffix(final, []byte("}\n")) {
+	if final, err := tail(dir, finalFile); err == nil && !evidence.IsTorn(final) {
 		return true, nil
 	}
 	if !s.began(dir, id) {
@@ -141,6 +140,9 @@ func (r *Run) setAsideLogs(now time.Time) error {
 	half, _, err := r.dir.Read(finalFile, maxSealed)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
+	}
+	if err == nil && !evidence.IsTorn(half) {
+		return &evidence.Fault{Entry: finalFile, Message: "not as it was written"}
 	}
 	if err == nil {
 		err = r.tear(finalFile, half, now)

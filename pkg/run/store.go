@@ -3,6 +3,7 @@ package run
 import (
 	"crypto/rand"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -303,6 +304,20 @@ func (s *Store) retire(harness string, ids []string) {
 			s.opt.Log.Warn("old run not removed", "run", id, "error", err)
 		}
 	}
+}
+
+// Removed reports whether there was a run that is not kept any more.
+func (s *Store) Removed(id string) (bool, error) {
+	parent, err := s.state.Sub(retentionDir)
+	if err != nil {
+		return false, err
+	}
+	defer parent.Close()
+	records, _, err := evidence.ReadChain(parent, removedDir, "removed runs")
+	return slices.ContainsFunc(records, func(r evidence.Record) bool {
+		var one removed
+		return json.Unmarshal(r.Body, &one) == nil && one.Run == id
+	}), err
 }
 
 // discard removes a run as a whole: it is out of the way at once.

@@ -99,8 +99,9 @@ type Engine struct {
 	cancel context.CancelFunc
 	idle   sync.WaitGroup
 
-	mu    sync.Mutex
-	flows map[string]*flow
+	mu     sync.Mutex
+	flows  map[string]*flow
+	wrecks map[string]wreck // written while it is opened alone
 }
 
 // flow is one workflow that is in memory.
@@ -111,6 +112,7 @@ type flow struct {
 
 	mu    sync.Mutex
 	state *State
+	asked map[string]bool // the requests that changed something
 }
 
 // Open opens the workflows of a state directory. What was under way when a
@@ -120,7 +122,7 @@ func Open(state *evidence.Dir, run Launcher, log *slog.Logger, now time.Time) (*
 	if err != nil {
 		return nil, fmt.Errorf("open the workflows: %w", err)
 	}
-	e := &Engine{state: state, dir: dir, run: run, log: log, flows: map[string]*flow{}}
+	e := &Engine{state: state, dir: dir, run: run, log: log, flows: map[string]*flow{}, wrecks: map[string]wreck{}}
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	names, err := dir.Names()
 	if err != nil {
@@ -132,6 +134,7 @@ func Open(state *evidence.Dir, run Launcher, log *slog.Logger, now time.Time) (*
 		}
 		if err := e.load(id, now); err != nil {
 			log.Error("a workflow's journal is not valid; it is left alone", "workflow", id, "error", err)
+			e.ruin(id, err)
 		}
 	}
 	return e, nil
@@ -170,38 +173,54 @@ func (e *Engine) open(id string, now time.Time) (*flow, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &flow{dir: dir}
-	data, err := dir.ReadSealed(specFile, maxSpec)
-	var bad *evidence.Fault
-	if errors.As(err, &bad) && bad.Missing() || err == nil && len(data) == 0 {
+	f := &flow{dir: dir, asked: map[string]bool{}}
+	if !begun(dir, id) {
 		return nil, errors.Join(dir.Close(), e.aside(id))
 	}
+	data, err := dir.ReadSealed(specFile, maxSpec)
 	if err == nil {
-		err = evidence.DecodeCanonical(data, &f.spec)
+		if bad := evidence.DecodeCanonical(data, &f.spec); bad != nil {
+			err = &evidence.Fault{Entry: specFile, Message: bad.Error()}
+		}
 	}
 	if err != nil {
 		return nil, errors.Join(err, dir.Close())
 	}
 	journal, records, torn, err := evidence.OpenLedger(dir, journalDir, id, now)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, errors.Join(dir.Close(), e.aside(id))
-	}
 	if err != nil {
 		return nil, errors.Join(err, dir.Close())
 	}
 	if torn != nil {
 		e.log.Warn("torn record of a workflow set aside", "workflow", id, "entry", torn.Entry, "aside", torn.Aside)
 	}
-	if len(records) == 0 || records[0].Type != TypeStarted {
-		return nil, errors.Join(journal.Close(), dir.Close(), e.aside(id))
-	}
 	f.journal = journal
 	var first startedBody
-	if err := json.Unmarshal(records[0].Body, &first); err != nil || first.SpecSHA256 != evidence.Digest(data) {
-		return nil, errors.Join(&evidence.Fault{Entry: specFile, Message: "not as it was when the workflow began"}, journal.Close(), dir.Close())
+	if records[0].Type != TypeStarted || json.Unmarshal(records[0].Body, &first) != nil || first.SpecSHA256 != evidence.Digest(data) || f.spec.ID != id {
+		err = &evidence.Fault{Entry: specFile, Message: "not as it was when the workflow began"}
 	}
-	f.state, err = Replay(&f.spec.Graph, entriesOf(records))
-	return f, err
+	if err == nil {
+		err = f.files()
+	}
+	if err == nil {
+		f.state, err = Replay(&f.spec.Graph, entriesOf(records))
+	}
+	if err != nil {
+		return nil, errors.Join(err, journal.Close(), dir.Close())
+	}
+	for _, r := range records {
+		f.note(r)
+	}
+	return f, nil
+}
+
+// note remembers the request that a record is of.
+func (f *flow) note(r evidence.Record) {
+	var by struct {
+		Request string `json:"request"`
+	}
+	if json.Unmarshal(r.Body, &by) == nil && by.Request != "" {
+		f.asked[by.Request] = true
+	}
 }
 
 // aside moves what never began out of the way: nothing was launched of it.
@@ -246,14 +265,15 @@ func (f *flow) append(typ string, at time.Time, body any) error {
 	if err != nil {
 		return err
 	}
+	f.note(r)
 	return f.state.apply(Entry{r.Type, r.Body})
 }
 
-// Has reports whether a workflow began.
+// Has reports whether a workflow began, also one that cannot be believed.
 func (e *Engine) Has(id string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.flows[id] != nil
+	return e.flows[id] != nil || e.wrecks[id].err != nil
 }
 
 // Start begins a workflow of that id: it is sealed, and what it runs goes on by
@@ -261,6 +281,9 @@ func (e *Engine) Has(id string) bool {
 func (e *Engine) Start(spec Spec, prompts map[string][]byte) (View, error) {
 	if !known(spec.ID) {
 		return View{}, ErrUnknown
+	}
+	if err := e.wrecks[spec.ID].err; err != nil {
+		return View{}, err
 	}
 	spec.Schema, spec.At = specSchema, spec.At.UTC().Round(0)
 	f, err := e.seal(spec, prompts)
@@ -321,7 +344,7 @@ func (e *Engine) seal(spec Spec, prompts map[string][]byte) (*flow, error) {
 	if err := evidence.Together(append(syncs, texts.Sync, dir.Sync, e.dir.Sync)...); err != nil {
 		return nil, fmt.Errorf("begin a workflow: %w", err)
 	}
-	f := &flow{spec: spec, dir: dir, journal: evidence.NewLedger(journal, spec.ID)}
+	f := &flow{spec: spec, dir: dir, journal: evidence.NewLedger(journal, spec.ID), asked: map[string]bool{}}
 	if f.state, err = Replay(&f.spec.Graph, nil); err != nil {
 		return nil, err
 	}
@@ -404,45 +427,71 @@ func (e *Engine) await(f *flow, a Attempt) {
 }
 
 // Resume goes on with a workflow: what failed or was interrupted is tried again.
-// approve are the approvals that are given, all that are waited for where it is
-// nil and may is true.
-func (e *Engine) Resume(id string, approve []string, may bool, actor json.RawMessage) (View, error) {
+// Approve are the approvals that are given, all that are waited for where it is
+// nil and May is true. A request that has changed something changes nothing more.
+func (e *Engine) Resume(id string, r Resumption) (View, error) {
 	f, err := e.flow(id)
 	if err != nil {
 		return View{}, err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if _, _, err := evidence.ReadChain(f.dir, journalDir, id); err != nil {
-		return View{}, named(id, err)
+	if err := f.verify(); err != nil {
+		return View{}, err
 	}
-	state, _ := f.state.View()
-	if state == Done {
-		return View{}, ErrOver
+	if f.asked[r.Request] {
+		return f.view(), nil
 	}
-	awaited := f.state.Awaited()
-	for _, node := range approve {
-		if !slices.Contains(awaited, node) {
-			return View{}, fmt.Errorf("%w: %q", ErrNotAwaited, node)
-		}
-	}
-	if state != Running && state != Waiting {
-		if err := f.append(TypeResumed, time.Now(), map[string]json.RawMessage{"actor": actor}); err != nil {
-			return View{}, err
-		}
-	}
-	if may {
-		if approve == nil {
-			approve = f.state.Awaited()
-		}
-		for _, node := range approve {
-			if err := f.append(TypeApproved, time.Now(), Approval{node, actor}); err != nil {
-				return View{}, err
-			}
-		}
+	if err := f.resume(r); err != nil {
+		return View{}, err
 	}
 	e.advance(f)
 	return f.view(), nil
+}
+
+// Resumption is who asks for a workflow to go on.
+type Resumption struct {
+	Request string // its name, for the journal
+	Approve []string
+	May     bool
+	Actor   json.RawMessage
+}
+
+// resumedBody is the record of one.
+type resumedBody struct {
+	Actor   json.RawMessage `json:"actor"`
+	Request string          `json:"request"`
+}
+
+// resume journals what a request changes. The caller holds f.mu.
+func (f *flow) resume(r Resumption) error {
+	state, _ := f.state.View()
+	if state == Done {
+		return ErrOver
+	}
+	awaited := f.state.Awaited()
+	for _, node := range r.Approve {
+		if !slices.Contains(awaited, node) {
+			return fmt.Errorf("%w: %q", ErrNotAwaited, node)
+		}
+	}
+	if state != Running && state != Waiting {
+		if err := f.append(TypeResumed, time.Now(), resumedBody{r.Actor, r.Request}); err != nil {
+			return err
+		}
+	}
+	if !r.May {
+		return nil
+	}
+	if r.Approve == nil {
+		r.Approve = f.state.Awaited()
+	}
+	for _, node := range r.Approve {
+		if err := f.append(TypeApproved, time.Now(), Approval{node, r.Actor, r.Request}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // ErrNotAwaited is what is returned for an approval that nobody waits for.
@@ -456,23 +505,38 @@ func (e *Engine) Status(id string) (View, error) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if _, head, err := evidence.ReadChain(f.dir, journalDir, id); err != nil {
-		return View{}, named(id, err)
-	} else if head != f.journal.Head() {
-		return View{}, named(id, &evidence.Fault{Entry: journalDir, Message: "not the records that were written"})
+	if err := f.verify(); err != nil {
+		return View{}, err
 	}
 	return f.view(), nil
+}
+
+// Asked reports whether a request has changed a workflow.
+func (e *Engine) Asked(id, request string) bool {
+	f, err := e.flow(id)
+	if err != nil {
+		return false
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.asked[request]
 }
 
 // Newest returns the id of the newest workflow that was started from a file.
 func (e *Engine) Newest(file string) (string, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	newest := ""
-	for id, f := range e.flows {
-		if f.spec.File == file && (newest == "" || f.spec.At.After(e.flows[newest].spec.At)) {
-			newest = id
+	newest, at := "", time.Time{}
+	take := func(id string, spec *Spec) {
+		if spec.File == file && (newest == "" || spec.At.After(at)) {
+			newest, at = id, spec.At
 		}
+	}
+	for id, f := range e.flows {
+		take(id, &f.spec)
+	}
+	for id, w := range e.wrecks {
+		take(id, &w.spec)
 	}
 	if newest == "" {
 		return "", ErrUnknown
@@ -487,14 +551,8 @@ func (e *Engine) flow(id string) (*flow, error) {
 	if f != nil {
 		return f, nil
 	}
-	if known(id) {
-		if dir, err := e.dir.Sub(id); err == nil {
-			defer dir.Close()
-			// It is there and was not opened: it says why.
-			if _, _, err := evidence.ReadChain(dir, journalDir, id); err != nil {
-				return nil, named(id, err)
-			}
-		}
+	if err := e.wrecks[id].err; err != nil {
+		return nil, err
 	}
 	return nil, ErrUnknown
 }

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -212,18 +213,18 @@ func TestEngine_RunsAGraphToItsEnd(t *testing.T) {
 	h.hand.end(t, "a", "exited", 0)
 	h.hand.end(t, "b", "exited", 0)
 	h.is(Waiting, "a:done:1", "b:done:2", "ok:waiting:0", "c:pending:0")
-	if v, err := h.e.Resume("wf-1", nil, false, nil); err != nil || v.State != Waiting {
+	if v, err := h.e.Resume("wf-1", Resumption{}); err != nil || v.State != Waiting {
 		t.Errorf("an approval was given by who may not: %+v, %v", v, err)
 	}
-	if _, err := h.e.Resume("wf-1", []string{"c"}, true, nil); !errors.Is(err, ErrNotAwaited) {
+	if _, err := h.e.Resume("wf-1", Resumption{Approve: []string{"c"}, May: true}); !errors.Is(err, ErrNotAwaited) {
 		t.Error(err)
 	}
-	if _, err := h.e.Resume("wf-1", nil, true, json.RawMessage(`{}`)); err != nil {
+	if _, err := h.e.Resume("wf-1", Resumption{May: true, Actor: json.RawMessage(`{}`)}); err != nil {
 		t.Error(err)
 	}
 	h.hand.end(t, "c", "exited", 0)
 	h.is(Done, "a:done:1", "b:done:2", "ok:done:0", "c:done:1")
-	if _, err := h.e.Resume("wf-1", nil, true, nil); !errors.Is(err, ErrOver) {
+	if _, err := h.e.Resume("wf-1", Resumption{May: true}); !errors.Is(err, ErrOver) {
 		t.Error(err)
 	}
 	h.hand.mu.Lock()
@@ -277,7 +278,7 @@ func TestEngine_GoesOnAfterACrashWhenItIsTold(t *testing.T) {
 	h.hand.end(t, "b", "failed", -1)
 	h.open()
 	h.is(Interrupted, "a:done:1", "b:interrupted:1", "ok:pending:0", "c:pending:0")
-	if _, err := h.e.Resume("wf-1", nil, false, nil); err != nil {
+	if _, err := h.e.Resume("wf-1", Resumption{}); err != nil {
 		t.Fatal(err)
 	}
 	h.is(Running, "a:done:1", "b:running:2", "ok:pending:0", "c:pending:0")
@@ -291,28 +292,114 @@ func TestEngine_GoesOnAfterACrashWhenItIsTold(t *testing.T) {
 	}
 }
 
-func TestEngine_TrustsNoJournalThatWasChanged(t *testing.T) {
+// Whatever is done to a file of a workflow is found by whoever looks at it, by
+// the same daemon and by the next; and nothing of it is begun again (EVI-3).
+func TestEngine_TrustsNoFileThatWasChanged(t *testing.T) {
+	t.Parallel()
+	grow := func(file string) error {
+		data, err := os.ReadFile(file)
+		return errors.Join(err, os.Remove(file), os.WriteFile(file, append(data, '\n'), 0o400))
+	}
+	writable := func(file string) error { return os.Chmod(file, 0o600) }
+	link := func(file string) error {
+		return errors.Join(os.Rename(file, file+"~"), os.Rename(file+"~", filepath.Join(filepath.Dir(file), "../../elsewhere")), os.Symlink("../../elsewhere", file))
+	}
+	pipe := func(file string) error { return errors.Join(os.Remove(file), syscall.Mkfifo(file, 0o400)) }
+	for _, name := range []string{specFile, "prompts/a", "journal/0001-started.json", "journal/0002-node_started.json", "journal/0003-node_started.json"} {
+		for what, change := range map[string]func(string) error{"grown": grow, "writable": writable, "a link": link, "a pipe": pipe, "gone": os.Remove} {
+			t.Run(name+" "+what, func(t *testing.T) {
+				t.Parallel()
+				h := newHouse(t)
+				h.start(threeSteps)
+				h.is(Running, "a:running:1", "b:running:1", "ok:pending:0", "c:pending:0")
+				if err := change(filepath.Join(h.dir, "workflows/wf-1", name)); err != nil {
+					t.Fatal(err)
+				}
+				refuses := func(when string) {
+					var f *evidence.Fault
+					if _, err := h.e.Status("wf-1"); !errors.As(err, &f) || !strings.HasPrefix(f.Entry, "workflows/wf-1/") {
+						t.Errorf("%s, status: %v", when, err)
+					}
+					if _, err := h.e.Resume("wf-1", Resumption{May: true}); !errors.As(err, &f) {
+						t.Errorf("%s, resume: %v", when, err)
+					}
+				}
+				refuses("at once")
+				h.kill()
+				h.hand.end(t, "a", "failed", -1)
+				h.hand.end(t, "b", "failed", -1)
+				h.open()
+				if what == "gone" && strings.HasPrefix(name, "journal/0003") {
+					return // it is as if it had not been written yet
+				}
+				refuses("later")
+				g, prompts, _ := Parse([]byte(threeSteps), roles(), files(map[string]string{"a.md": "do a"}))
+				if _, err := h.e.Start(Spec{ID: "wf-1", File: "/f", Graph: g, At: time.Now()}, prompts); err == nil || !h.e.Has("wf-1") {
+					t.Error("it is begun again")
+				}
+				if _, err := h.e.Status("wf-2"); !errors.Is(err, ErrUnknown) {
+					t.Error(err)
+				}
+			})
+		}
+	}
+}
+
+// What never had a journal launched nothing: it is set aside, however far it
+// was written.
+func TestEngine_SetsAsideWhatNeverBegan(t *testing.T) {
+	t.Parallel()
+	for name, text := range map[string]string{"an empty definition": "", "half a definition": `{"schema":"harness/wor`} {
+		h := newHouse(t)
+		h.kill()
+		dir := filepath.Join(h.dir, "workflows/wf-1")
+		if err := errors.Join(os.MkdirAll(filepath.Join(dir, journalDir), 0o700), os.WriteFile(filepath.Join(dir, specFile), []byte(text), 0o400)); err != nil {
+			t.Fatal(err)
+		}
+		h.open()
+		if h.e.Has("wf-1") {
+			t.Errorf("%s is a workflow", name)
+		}
+		h.start(threeSteps)
+		h.is(Running, "a:running:1", "b:running:1", "ok:pending:0", "c:pending:0")
+	}
+}
+
+// A request to go on that was journalled changes nothing more, also where a
+// crash kept it from being answered (MUT-1).
+func TestEngine_GoesOnOnceForEachRequest(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	h.start(threeSteps)
-	file := filepath.Join(h.dir, "workflows/wf-1/journal/0002-node_started.json")
-	if err := os.Chmod(file, 0o600); err != nil {
+	h.kill()
+	h.hand.end(t, "a", "failed", -1)
+	h.hand.end(t, "b", "failed", -1)
+	h.open()
+	h.is(Interrupted, "a:interrupted:1", "b:interrupted:1", "ok:pending:0", "c:pending:0")
+	again := Resumption{Request: "rs-1", May: true}
+	if _, err := h.e.Resume("wf-1", again); err != nil {
 		t.Fatal(err)
 	}
-	var f *evidence.Fault
-	if _, err := h.e.Status("wf-1"); !errors.As(err, &f) || f.Entry != "workflows/wf-1/journal/0002-node_started.json" {
-		t.Error(err)
-	}
-	if _, err := h.e.Resume("wf-1", nil, true, nil); !errors.As(err, &f) {
-		t.Error(err)
-	}
+	h.hand.end(t, "a", "exited", 0)
+	h.hand.end(t, "b", "exited", 0)
+	h.is(Waiting, "a:done:2", "b:done:2", "ok:waiting:0", "c:pending:0")
 	h.kill()
 	h.open()
-	if _, err := h.e.Status("wf-1"); !errors.As(err, &f) {
-		t.Error(err)
+	if !h.e.Asked("wf-1", "rs-1") || h.e.Asked("wf-1", "rs-2") || h.e.Asked("wf-2", "rs-1") {
+		t.Error("it is not known what was asked")
 	}
-	if _, err := h.e.Status("wf-2"); !errors.Is(err, ErrUnknown) {
-		t.Error(err)
+	if v, err := h.e.Resume("wf-1", again); err != nil || v.State != Waiting {
+		t.Errorf("%+v, %v", v, err)
+	}
+	if _, err := h.e.Resume("wf-1", Resumption{Request: "rs-2", May: true}); err != nil {
+		t.Fatal(err)
+	}
+	h.is(Running, "a:done:2", "b:done:2", "ok:done:0", "c:running:1")
+	h.kill()
+	h.hand.end(t, "c", "exited", 0)
+	h.open()
+	if !h.e.Asked("wf-1", "rs-2") {
+		t.Error("an approval is not known as what was asked")
 	}
 }
 

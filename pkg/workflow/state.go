@@ -59,8 +59,9 @@ func (r Result) interrupted() bool { return r.State == Interrupted || r.State ==
 
 // Approval is the word of who may.
 type Approval struct {
-	Node  string          `json:"node"`
-	Actor json.RawMessage `json:"actor"`
+	Node    string          `json:"node"`
+	Actor   json.RawMessage `json:"actor"`
+	Request string          `json:"request"`
 }
 
 // Entry is one record of a journal, as far as it matters here.
