@@ -154,8 +154,8 @@ func (o *ops) worktreeCreate(ctx context.Context, raw json.RawMessage, who petit
 		Key: a.Key, Operation: facade.WorktreeCreate, Arguments: compared, Actor: who.actor,
 		Plan: func() string { return "wt-" + token() },
 		Find: func(id string) (any, bool, error) {
-			w, there := o.worktrees.Find(id)
-			return grown{Worktree: shownWorktree{Worktree: w}}, there, nil
+			w, there, err := o.worktrees.Find(id)
+			return grown{Worktree: shownWorktree{Worktree: w}}, there, err
 		},
 		Do: func(id string) (any, error) {
 			dir, err := o.dirUnder("repo", a.Repo)
@@ -163,6 +163,9 @@ func (o *ops) worktreeCreate(ctx context.Context, raw json.RawMessage, who petit
 				return nil, err
 			}
 			defer dir.Close()
+			if err := o.ownGit(ctx, a.Repo); err != nil {
+				return nil, err
+			}
 			r := worktree.Request{ID: id, Repo: a.Repo, Name: a.Name, Base: a.Base, Branch: a.Branch, Actor: actorJSON(who.actor)}
 			if who.actor.Run != nil {
 				r.Run = o.runs.Path(*who.actor.Run)
@@ -171,6 +174,20 @@ func (o *ops) worktreeCreate(ctx context.Context, raw json.RawMessage, who petit
 			return grown{Worktree: shownWorktree{Worktree: w}}, gitProblem(err)
 		},
 	})
+}
+
+// ownGit demands that what git keeps of a repository is under the roots too: a
+// worktree is written there as well.
+func (o *ops) ownGit(ctx context.Context, repo string) error {
+	common, err := worktree.Git(ctx, repo, "rev-parse", "--path-format=absolute", "--git-common-dir")
+	if err != nil {
+		return gitProblem(err)
+	}
+	dir, err := o.dirUnder("repo", common)
+	if err != nil {
+		return err
+	}
+	return dir.Close()
 }
 
 func actorJSON(a run.Actor) json.RawMessage {
@@ -215,9 +232,10 @@ func (o *ops) worktreeRemove(ctx context.Context, raw json.RawMessage, who petit
 }
 
 func (o *ops) worktreeList(context.Context, json.RawMessage, petitioner) (any, error) {
+	list, err := o.worktrees.List()
 	return struct {
 		Worktrees control.List[worktree.Worktree] `json:"worktrees"`
-	}{o.worktrees.List()}, nil
+	}{list}, err
 }
 
 // flowArgs names a workflow, by the file that it was or will be started from, or

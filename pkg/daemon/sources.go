@@ -198,7 +198,11 @@ func packAt(path string) facade.Pack {
 
 // Worktrees implements [facade.Sources].
 func (s sources) Worktrees(after string, n int) (items []facade.Worktree, next string, err error) {
-	page, next := pageOf(s.worktrees.List(), func(w worktree.Worktree) string { return w.Name }, after, n)
+	all, err := s.worktrees.List()
+	if err != nil {
+		return nil, "", problem(err)
+	}
+	page, next := pageOf(all, func(w worktree.Worktree) string { return w.Name }, after, n)
 	for _, w := range page {
 		items = append(items, facade.Worktree{Name: w.Name, Repo: w.Repo, Path: w.Path, Branch: w.Branch, Base: w.Base, Head: control.OrNull(w.Head)})
 	}

@@ -159,6 +159,18 @@ func (l *Ledger) Append(typ string, at time.Time, body any) (Record, error) {
 	return r, err
 }
 
+// Verify reads the chain again: it has to be the records that were written. The
+// error is a [*Fault] whose entry is in the chain's directory.
+func (l *Ledger) Verify(chain string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, head, err := readChain(l.dir, chain)
+	if err == nil && head != l.head {
+		err = &Fault{Entry: ".", Message: "not the records that were written"}
+	}
+	return err
+}
+
 // Head returns the end of the chain.
 func (l *Ledger) Head() Head {
 	l.mu.Lock()

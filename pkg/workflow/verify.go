@@ -20,6 +20,9 @@ type wreck struct {
 
 // ruin remembers why a workflow was left alone, and from which file it was.
 func (e *Engine) ruin(id string, err error) {
+	if _, said := errors.AsType[*evidence.Fault](err); !said {
+		err = &evidence.Fault{Entry: ".", Message: "not readable"}
+	}
 	w := wreck{err: named(id, err)}
 	if dir, err := e.dir.Sub(id); err == nil {
 		if data, err := dir.ReadSealed(specFile, maxSpec); err == nil {
@@ -69,7 +72,9 @@ func (f *flow) files() error {
 			prompts[promptsDir+"/"+n.ID] = n.PromptSHA256
 		}
 	}
-	if err := f.only("", func(name string) bool { return slices.Contains([]string{specFile, journalDir, promptsDir, tornDir}, name) }); err != nil {
+	if err := f.only("", func(name string) bool {
+		return slices.Contains([]string{specFile, journalDir, promptsDir, tornDir}, name)
+	}); err != nil {
 		return err
 	}
 	if err := f.only(promptsDir+"/", func(name string) bool { return prompts[name] != "" }); err != nil {

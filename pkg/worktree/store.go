@@ -29,6 +29,9 @@ const (
 	linkName  = ".harness-run"
 )
 
+// maxExclude bounds what is read of what git overlooks, in bytes.
+const maxExclude = 1 << 20
+
 // gitWithin bounds one call of git.
 const gitWithin = 2 * time.Minute
 
@@ -132,24 +135,40 @@ func (s *Store) apply(r evidence.Record) error {
 // Close lets go of the chain.
 func (s *Store) Close() error { return s.ledger.Close() }
 
-// List returns the worktrees, by name.
-func (s *Store) List() []Worktree {
+// List returns the worktrees, by name. Their chain is verified first; what is
+// wrong with it is a [*evidence.Fault] (EVI-3).
+func (s *Store) List() ([]Worktree, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if err := s.verify(); err != nil {
+		return nil, err
+	}
 	list := slices.Clone(s.all)
 	slices.SortFunc(list, func(a, b Worktree) int { return strings.Compare(a.Name, b.Name) })
-	return list
+	return list, nil
 }
 
-// Find returns the worktree of an id.
-func (s *Store) Find(id string) (Worktree, bool) {
+// verify reads the chain again.
+func (s *Store) verify() error {
+	err := s.ledger.Verify(chainName)
+	if f, bad := errors.AsType[*evidence.Fault](err); bad {
+		return &evidence.Fault{Entry: baseDir + "/" + chainDir + "/" + f.Entry, Message: f.Message, Torn: f.Torn}
+	}
+	return err
+}
+
+// Find returns the worktree of an id. The chain is verified first.
+func (s *Store) Find(id string) (w Worktree, found bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if err := s.verify(); err != nil {
+		return Worktree{}, false, err
+	}
 	i := slices.IndexFunc(s.all, func(w Worktree) bool { return w.ID == id })
 	if i < 0 {
-		return Worktree{}, false
+		return Worktree{}, false, nil
 	}
-	return s.all[i], true
+	return s.all[i], true, nil
 }
 
 var nameOK = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$`) //nolint:gochecknoglobals // compiled once
@@ -254,9 +273,17 @@ func exclude(ctx context.Context, repo string, patterns ...string) error {
 	if !filepath.IsAbs(file) {
 		file = filepath.Join(repo, file)
 	}
-	have, err := os.ReadFile(file)
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil { //nolint:gosec // it is git's own
+		return fmt.Errorf("have git overlook what is ours: %w", err)
+	}
+	dir, err := evidence.OpenDir(filepath.Dir(file)) // and follow no link to a file that is none of git's
+	if err != nil {
+		return &Refused{"its info directory is not a plain one"}
+	}
+	defer dir.Close()
+	have, _, err := dir.Read(filepath.Base(file), maxExclude)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("read what git overlooks: %w", err)
+		return &Refused{"its info/exclude is not a plain file"}
 	}
 	more := ""
 	for _, p := range patterns {
@@ -270,10 +297,10 @@ func exclude(ctx context.Context, repo string, patterns ...string) error {
 	if len(have) > 0 && !bytes.HasSuffix(have, []byte("\n")) {
 		more = "\n" + more
 	}
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil { //nolint:gosec // it is git's own
-		return fmt.Errorf("have git overlook what is ours: %w", err)
+	f, err := dir.Append(filepath.Base(file))
+	if errors.Is(err, fs.ErrNotExist) {
+		f, err = dir.Create(filepath.Base(file))
 	}
-	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644) //nolint:gosec // it is git's own
 	if err != nil {
 		return fmt.Errorf("have git overlook what is ours: %w", err)
 	}

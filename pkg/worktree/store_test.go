@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -85,8 +86,8 @@ func TestStore_MakesRemembersAndRemoves(t *testing.T) {
 		t.Error(err)
 	}
 	s = open(t, state)
-	if again, there := s.Find("1"); !there || again.Path != w.Path {
-		t.Errorf("%+v", s.List())
+	if again, there, err := s.Find("1"); err != nil || !there || again.Path != w.Path {
+		t.Errorf("%+v, %v", again, err)
 	}
 	if err := os.WriteFile(filepath.Join(w.Path, "work"), nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -100,7 +101,7 @@ func TestStore_MakesRemembersAndRemoves(t *testing.T) {
 	if _, err := s.Remove(t.Context(), "one", nil); err != nil {
 		t.Error(err)
 	}
-	if _, err := os.Stat(w.Path); err == nil || len(open(t, state).List()) != 0 {
+	if _, err := os.Stat(w.Path); err == nil || len(listed(t, open(t, state))) != 0 {
 		t.Error("it is there")
 	}
 	if _, err := Git(t.Context(), repo, "rev-parse", "--verify", "harness/one"); err != nil {
@@ -161,4 +162,68 @@ func TestGit_ThatIsMissingSaysSo(t *testing.T) {
 	if _, err := Git(t.Context(), t.TempDir(), "version"); !errors.Is(err, ErrNoGit) {
 		t.Error(err)
 	}
+}
+
+// listed is every worktree of a store.
+func listed(t *testing.T, s *Store) []Worktree {
+	t.Helper()
+	list, err := s.List()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+// Nothing of a chain that was changed is shown (EVI-3).
+func TestStore_BelievesNoRecordThatWasChanged(t *testing.T) {
+	t.Parallel()
+	state := stateDir(t)
+	s := open(t, state)
+	if _, err := s.Create(t.Context(), Request{ID: "1", Repo: repo(t), Name: "w"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(filepath.Join(state, "worktrees/records/0001-created.json"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var f *evidence.Fault
+	if list, err := s.List(); !errors.As(err, &f) || f.Entry != "worktrees/records/0001-created.json" || list != nil {
+		t.Errorf("%v, %v", list, err)
+	}
+	if _, _, err := s.Find("1"); !errors.As(err, &f) {
+		t.Error(err)
+	}
+}
+
+// What git overlooks is written to a file of the repository, and to none that a
+// link leads to, and nobody waits for the other end of a pipe.
+func TestStore_WritesThroughNoLinkOfARepository(t *testing.T) {
+	t.Parallel()
+	for _, what := range []string{"link", "pipe", "dir"} {
+		r, s := repo(t), open(t, stateDir(t))
+		file, other := filepath.Join(r, ".git/info/exclude"), filepath.Join(t.TempDir(), "other")
+		err := errors.Join(os.WriteFile(other, []byte("x\n"), 0o600), os.RemoveAll(filepath.Dir(file)))
+		switch what {
+		case "link":
+			err = errors.Join(err, os.Mkdir(filepath.Dir(file), 0o700), os.Symlink(other, file))
+		case "pipe":
+			err = errors.Join(err, os.Mkdir(filepath.Dir(file), 0o700), syscall.Mkfifo(file, 0o600))
+		default:
+			err = errors.Join(err, os.Symlink(filepath.Dir(other), filepath.Dir(file)))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		var refused *Refused
+		if _, err := s.Create(t.Context(), Request{ID: "1", Repo: r, Name: "w"}); !errors.As(err, &refused) {
+			t.Errorf("%s: %v", what, err)
+		}
+		if data, err := os.ReadFile(other); err != nil || string(data) != "x\n" || exists(filepath.Join(filepath.Dir(other), "exclude")) {
+			t.Errorf("%s: it was written to: %q, %v", what, data, err)
+		}
+	}
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
 }
