@@ -10,12 +10,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
 // ran is one run as commands, tools and resources show it.
@@ -91,52 +89,82 @@ func structured(t testing.TB, r result) string {
 
 // evidenceOf reads the evidence of a run, with what differs from one run to the
 // next taken out.
-func (h *home) evidenceOf(id string, secrets ...string) map[string]string {
+func (h *home) evidenceOf(id string, own ...string) map[string]string {
 	h.t.Helper()
+	return evidenceIn(h.t, h.runDir(id), append(own, id)...)
+}
+
+// evidenceIn reads every file below a directory, each without what is its own.
+func evidenceIn(t testing.TB, dir string, own ...string) map[string]string {
+	t.Helper()
 	all := map[string]string{}
-	err := filepath.WalkDir(h.runDir(id), func(path string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
 		data, err := os.ReadFile(path)
-		name := strings.TrimPrefix(path, h.runDir(id)+"/")
-		all[name] = neutral(string(data), append([]string{id}, secrets...))
+		all[strings.TrimPrefix(path, dir+"/")] = neutral(t, string(data), own...)
 		return err
 	})
 	if err != nil {
-		h.t.Fatal(err)
+		t.Fatal(err)
 	}
 	return all
 }
 
-// neutral takes ids, times, digests and actors out of evidence.
-func neutral(text string, secrets []string) string {
-	for _, s := range secrets {
-		text = strings.ReplaceAll(text, s, "(this)")
+// neutral takes out of evidence, or of an answer, what is its own: ids, times,
+// who acted, digests that commit to these, and the given words.
+func neutral(t testing.TB, text string, own ...string) string {
+	t.Helper()
+	for _, s := range own {
+		text = strings.ReplaceAll(text, s, "(own)")
 	}
-	for _, key := range []string{"at", "started_at", "ended_at", "sha256", "prev_sha256", "contract_sha256", "head_sha256", "final_receipt_sha256", "actor", "idempotency_key"} {
-		for from := 0; ; {
-			at := strings.Index(text[from:], `"`+key+`":`)
-			if at < 0 {
-				break
+	if !strings.HasPrefix(text, "{") {
+		return text
+	}
+	var lines []string
+	for line := range strings.Lines(text) {
+		var v any
+		if err := json.Unmarshal([]byte(line), &v); err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		lines = append(lines, marshal(t, without(v, "")))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// without is v without what is its own; key is what it is a member as.
+func without(v any, key string) any {
+	switch v := v.(type) {
+	case map[string]any:
+		_, stored := v["schema"] // its digest commits to all of it
+		for k, one := range v {
+			_, isText := one.(string)
+			switch {
+			case isText && one != "" && (slices.Contains(ownKeys(), k) || k == "sha256" && stored || key == "inputs"):
+				v[k] = "(own)"
+			case k == "actor":
+				v[k] = nil
+			case key == "files" && !strings.HasPrefix(k, "command-"):
+				v[k] = "(own)"
+			default:
+				v[k] = without(one, k)
 			}
-			begin := from + at + len(key) + 3
-			var raw json.RawMessage
-			if err := json.NewDecoder(strings.NewReader(text[begin:])).Decode(&raw); err != nil {
-				break
-			}
-			text = text[:begin] + "0" + text[begin+len(raw):]
-			from = begin
+		}
+	case []any:
+		for i, one := range v {
+			v[i] = without(one, "")
 		}
 	}
-	// What is left of digests is those of files, by name.
-	words := strings.Split(text, `"`)
-	for i, w := range words {
-		if len(w) == 64 && strings.Trim(w, "0123456789abcdef") == "" && i > 1 && strings.Contains(words[i-2], "receipts/") || i > 1 && (words[i-2] == "launch-contract.json" || words[i-2] == "output.log") {
-			words[i] = "(digest)"
-		}
+	return v
+}
+
+// ownKeys are the members that differ from one to the next.
+func ownKeys() []string {
+	return []string{
+		"at", "started_at", "ended_at", "run", "retry_of", "correlation_id", "idempotency_key", "request",
+		"prev_sha256", "contract_sha256", "line_sha256", "head_sha256", "final_receipt_sha256", "spec_sha256",
 	}
-	return strings.Join(words, `"`)
 }
 
 // The same launch by command line and by tool leaves equal evidence, ids, times
@@ -147,7 +175,7 @@ func TestRuns_OfBothSurfacesLeaveEqualEvidence(t *testing.T) {
 	h.env["PASSED"], h.env["KEPT_BACK"] = "yes", "no"
 	h.configure(h.workers()...)
 	h.start()
-	boss := h.as("boss")
+	boss := h.officialAs("boss")
 	typed := runOf(t, h.must("run", "quick", "--prompt-file", h.path("roots/prompt.md"), "--role", "review", "--timeout", "1m", "--json"))
 	if typed.State != "exited" || *typed.ExitCode != 0 || typed.Actor.Kind != "operator" || *typed.Actor.UID != os.Getuid() || typed.LaunchContract != 2 {
 		t.Errorf("%+v", typed)
@@ -237,112 +265,6 @@ func TestRun_EndsByItselfInTimeOrWithTheDaemon(t *testing.T) {
 	}
 }
 
-// Fifty at once with one key have one effect and equal answers; with another
-// argument it is a conflict; after a restart the first result is returned.
-func TestMutations_OfOneKeyHappenOnce(t *testing.T) {
-	t.Parallel()
-	h := newHome(t).withRoots()
-	h.repo("roots/repo")
-	h.write("roots/wf.toml", "name = \"w\"\n[[node]]\nid = \"a\"\nharness = \"counts\"\n")
-	h.configure(h.workers()...)
-	d := h.start()
-	steady := runOf(t, h.must("run", "slow", "-d", "--json")).ID
-	requests := map[string]map[string]any{
-		"harness_run_launch":       {"name": "counts"},
-		"harness_message_progress": {"run": steady, "body": "half"},
-		"harness_message_steer":    {"run": steady, "body": "left"},
-		"harness_worktree_create":  {"repo": h.path("roots/repo"), "name": "w1"},
-		"harness_workflow_start":   {"file": h.path("roots/wf.toml")},
-	}
-	bosses := []*agent{h.as("boss"), h.as("boss"), h.as("boss"), h.as("boss"), h.as("boss")}
-	answers := map[string]string{}
-	for tool, arguments := range requests {
-		arguments["idempotency_key"] = "key of " + tool
-		var calls []*call
-		for i := range 50 {
-			calls = append(calls, bosses[i%len(bosses)].beginCall(tool, arguments))
-		}
-		fresh := 0
-		for _, c := range calls {
-			text := structured(t, c.result())
-			if strings.Contains(text, `"replayed":false`) {
-				fresh++
-			}
-			text = strings.ReplaceAll(text, `"replayed":false`, `"replayed":true`)
-			if answers[tool] == "" {
-				answers[tool] = text
-			}
-			if text != answers[tool] {
-				t.Errorf("%s: answers differ:\n%s\n%s", tool, answers[tool], text)
-			}
-		}
-		if fresh != 1 {
-			t.Errorf("%s: done %d times", tool, fresh)
-		}
-	}
-	steer := struct {
-		Message struct {
-			CorrelationID string `json:"correlation_id"`
-		}
-	}{}
-	if err := json.Unmarshal([]byte(answers["harness_message_steer"]), &steer); err != nil {
-		t.Fatal(err)
-	}
-	requests["harness_message_ack"] = map[string]any{"run": steady, "correlation_id": steer.Message.CorrelationID, "idempotency_key": "ack"}
-	answers["harness_message_ack"] = strings.ReplaceAll(structured(t, bosses[0].call("harness_message_ack", requests["harness_message_ack"])), `"replayed":false`, `"replayed":true`)
-	eventually(t, "both runs have ended", func() bool {
-		data, _ := os.ReadFile(h.path("counted"))
-		return strings.Count(string(data), "\n") == 2 // the launch, and the workflow's
-	})
-	d.stop()
-	h.start()
-	boss := h.bearing(h.identityOf("boss", bosses[0].token(t)))
-	for tool, arguments := range requests {
-		if got := structured(t, boss.call(tool, arguments)); got != answers[tool] {
-			t.Errorf("%s after a restart:\n%s\nwant %s", tool, got, answers[tool])
-		}
-		other := maps.Clone(arguments)
-		for _, key := range []string{"name", "body", "file", "correlation_id"} {
-			if _, takes := other[key]; takes {
-				other[key] = "other"
-				break
-			}
-		}
-		if r := boss.call(tool, other); r.code() != "idempotency_conflict" {
-			t.Errorf("%s with another argument: %s", tool, r)
-		}
-		other = maps.Clone(arguments)
-		other["unknown"] = 1
-		if r := boss.call(tool, other); r.code() != "invalid_argument" {
-			t.Errorf("%s with an unknown argument: %s", tool, r)
-		}
-		delete(other, "unknown")
-		delete(other, "idempotency_key")
-		if r := boss.call(tool, other); r.code() != "invalid_argument" {
-			t.Errorf("%s without a key: %s", tool, r)
-		}
-		other["idempotency_key"] = strings.Repeat("k", 65<<10)
-		if r := boss.call(tool, other); r.code() != "invalid_argument" {
-			t.Errorf("%s that is too large: %s", tool, r)
-		}
-	}
-	if data, err := os.ReadFile(h.path("counted")); err != nil || strings.Count(string(data), "\n") != 2 {
-		t.Errorf("%q, %v", data, err)
-	}
-}
-
-// token is that which a session was opened with.
-func (a *agent) token(t testing.TB) string {
-	t.Helper()
-	for _, arg := range a.cmd.Args {
-		if value, ok := strings.CutPrefix(arg, "HARNESS_MCP_TOKEN="); ok {
-			return value
-		}
-	}
-	t.Fatal("the session has no token")
-	return ""
-}
-
 // repo makes a git repository with one commit.
 func (h *home) repo(name string) string {
 	h.t.Helper()
@@ -360,136 +282,13 @@ func (h *home) repo(name string) string {
 	return dir
 }
 
-// Every path that is not a plain one under a root is refused, whichever argument
-// it is given in (EVI-4).
-func TestPaths_ThatAreNotPlainAreRefused(t *testing.T) {
-	t.Parallel()
-	h := newHome(t).withRoots()
-	h.configure(h.workers()...)
-	h.repo("roots/repo")
-	h.write("outside/prompt.md", "x")
-	h.write("outside/pack/pack.toml", "name = \"p\"\nversion = \"1\"\n[[ticket]]\nfile = \"a.md\"\nrole = \"review\"\n")
-	h.write("roots/pack/pack.toml", "name = \"p\"\nversion = \"1\"\n[[ticket]]\nfile = \"a.md\"\nrole = \"review\"\n")
-	h.write("roots/pack/a.md", "x")
-	h.write("roots/wf.toml", "name = \"w\"\n[[node]]\nid = \"a\"\nharness = \"quick\"\n")
-	h.write("roots/big", strings.Repeat("x", 2<<20))
-	for link, to := range map[string]string{
-		"roots/link.md": "prompt.md", "roots/dir": "pack", "roots/away": h.path("outside"), "roots/repolink": "repo", "roots/wflink.toml": "wf.toml",
-	} {
-		if err := os.Symlink(to, h.path(link)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := syscall.Mkfifo(h.path("roots/fifo"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	h.start()
-	boss := h.as("boss")
-	bad := []string{
-		"prompt.md", "/", "", "/etc/passwd", "/dev/null", "/dev/zero", h.path("outside/prompt.md"), h.path("roots") + "x/prompt.md",
-		h.path("roots/none"), h.path("roots") + "/../outside/prompt.md", h.path("roots") + "//prompt.md", h.path("roots") + "/./prompt.md", h.path("roots/link.md"),
-		h.path("roots/dir/a.md"), h.path("roots/away/prompt.md"), h.path("roots/away/pack"), h.path("roots/fifo"), h.path("roots/big"), h.path("roots/repolink"),
-		h.path("roots/wflink.toml"), h.path("roots/prompt.md/x"), h.path("roots") + "/prompt.md\x00", "~/prompt.md", "file://" + h.path("roots/prompt.md"),
-	}
-	for i, path := range bad {
-		for tool, argument := range map[string]string{
-			"harness_run_launch": "prompt_file", "harness_pack_validate": "dir", "harness_worktree_create": "repo",
-			"harness_workflow_validate": "file", "harness_workflow_start": "file",
-		} {
-			if path == "" && tool == "harness_run_launch" {
-				continue // none
-			}
-			arguments := map[string]any{argument: path}
-			switch tool {
-			case "harness_run_launch":
-				arguments["name"] = "quick"
-			case "harness_worktree_create":
-				arguments["name"] = "w"
-			}
-			if !strings.HasSuffix(tool, "_validate") {
-				arguments["idempotency_key"] = fmt.Sprint(tool, i)
-			}
-			if r := boss.call(tool, arguments); r.code() != "invalid_argument" && r.code() != "operation_failed" {
-				t.Errorf("%s of %q: %s", tool, path, r)
-			}
-		}
-	}
-	var list struct{ Runs []ran }
-	if err := json.Unmarshal([]byte(h.must("runs", "--json")), &list); err != nil || len(list.Runs) != 1 {
-		t.Errorf("something was launched: %+v, %v", list, err)
-	}
-	for tool, arguments := range map[string]map[string]any{
-		"harness_pack_validate":     {"dir": h.path("roots/pack")},
-		"harness_workflow_validate": {"file": h.path("roots/wf.toml")},
-	} {
-		if got := structured(t, boss.call(tool, arguments)); !strings.Contains(got, `"ok":true`) {
-			t.Errorf("%s: %s", tool, got)
-		}
-	}
-}
-
-// Whatever is done to a file of a run is found by verify and by every resource
-// that would have shown it (EVI-3).
-func TestEvidence_ThatWasTamperedWithIsNotShown(t *testing.T) {
-	t.Parallel()
-	h := newHome(t).withRoots()
-	h.configure(h.workers()...)
-	h.start()
-	s := h.connected()
-	id := runOf(t, h.must("run", "quick", "--json")).ID
-	uris := []string{"harness://runs"}
-	for _, kind := range []string{"status", "messages", "receipts", "command-context", "command-card"} {
-		uris = append(uris, "harness://runs/"+id+"/"+kind)
-	}
-	for _, uri := range uris {
-		if m := s.ask("resources/read", map[string]any{"uri": uri}); m.Error != nil {
-			t.Errorf("%s: %s", uri, m.raw)
-		}
-	}
-	for name := range h.evidenceOf(id) {
-		path := filepath.Join(h.runDir(id), name)
-		data, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		info, err := os.Stat(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		put := func(data []byte, mode fs.FileMode) {
-			os.Remove(path)
-			if err := os.WriteFile(path, data, mode); err != nil {
-				t.Fatal(err)
-			}
-		}
-		put(append(slices.Clone(data), 'x'), info.Mode())
-		var v struct {
-			OK    bool
-			Error struct{ Code, Entry string }
-		}
-		o := h.harness("runs", id, "verify", "--json")
-		if err := json.Unmarshal([]byte(o.stdout), &v); err != nil || o.code != 1 || v.OK || v.Error.Code != "invalid_evidence" || v.Error.Entry != name {
-			t.Errorf("%s: %s", name, o)
-		}
-		for _, uri := range uris {
-			if m := s.ask("resources/read", map[string]any{"uri": uri}); m.Error == nil || !strings.Contains(string(m.Error.Data), `"invalid_evidence"`) {
-				t.Errorf("%s changed, %s: %s", name, uri, m.raw)
-			}
-		}
-		put(data, info.Mode())
-	}
-	if o := h.harness("runs", id, "verify"); o.code != 0 {
-		t.Error(o)
-	}
-}
-
 // A steer waits for its own acknowledgement, and its text is shown by nothing.
 func TestMessages_SteerIsPendingUntilItIsAcknowledged(t *testing.T) {
 	t.Parallel()
 	h := newHome(t).withRoots()
 	h.configure(h.workers()...)
 	h.start()
-	s, boss := h.connected(), h.as("boss")
+	s, boss := h.official(""), h.officialAs("boss")
 	id := runOf(t, h.must("run", "slow", "-d", "--json")).ID
 	const secret = "go-left-at-the-canary"
 	var sent struct {
@@ -503,22 +302,35 @@ func TestMessages_SteerIsPendingUntilItIsAcknowledged(t *testing.T) {
 		t.Fatalf("%s: %v", answer, err)
 	}
 	disposition := func() string {
-		m := s.ask("resources/read", map[string]any{"uri": "harness://runs/" + id + "/messages"})
-		if strings.Contains(string(m.raw), secret) {
-			t.Errorf("the text is shown: %s", m.raw)
+		text := s.shown("harness://runs/" + id + "/messages")
+		if strings.Contains(text, secret) {
+			t.Errorf("the text is shown: %s", text)
 		}
-		i := strings.Index(string(m.raw), `disposition\":\"`)
-		if i < 0 {
-			t.Fatalf("%s", m.raw)
+		var list struct {
+			Items []struct{ Disposition string }
 		}
-		rest := string(m.raw)[i+len(`disposition\":\"`):]
-		return rest[:strings.IndexByte(rest, '\\')]
+		if err := json.Unmarshal([]byte(text), &list); err != nil || len(list.Items) == 0 {
+			t.Fatalf("%s: %v", text, err)
+		}
+		return list.Items[0].Disposition
 	}
 	if disposition() != "pending" {
 		t.Error(disposition())
 	}
-	if r := boss.call("harness_message_ack", map[string]any{"run": id, "correlation_id": "c-other", "idempotency_key": "a1"}); r.code() != "invalid_argument" || disposition() != "pending" {
-		t.Error(r)
+	before := h.evidenceOf(id)
+	for i, other := range []string{"c-other", sent.Message.ID, strings.ToUpper(sent.Message.CorrelationID), sent.Message.CorrelationID[:4]} {
+		if r := boss.call("harness_message_ack", map[string]any{"run": id, "correlation_id": other, "idempotency_key": fmt.Sprint("a1", i)}); r.code() != "invalid_argument" || disposition() != "pending" {
+			t.Error(r)
+		}
+		if o := h.harness("message", "ack", id, other, "--json"); o.code != 1 || !strings.Contains(o.stdout, `"invalid_argument"`) {
+			t.Error(o)
+		}
+	}
+	if diff := cmp.Diff(before, h.evidenceOf(id)); diff != "" {
+		t.Errorf("an acknowledgement of another message changed something:\n%s", diff)
+	}
+	if answer := h.must("message", "steer", id, "again", "--json"); !strings.Contains(answer, `"pending"`) || disposition() != "pending" {
+		t.Errorf("a tool's answer is taken for an acknowledgement: %s", answer)
 	}
 	if r := boss.call("harness_message_ack", map[string]any{"run": id, "correlation_id": sent.Message.CorrelationID, "idempotency_key": "a2"}); !r.ok() || disposition() != "acknowledged" {
 		t.Error(r)
@@ -540,118 +352,62 @@ func TestResources_TellWhoSubscribed(t *testing.T) {
 	h := newHome(t).withRoots()
 	h.configure(h.workers()...)
 	h.start()
-	s := h.connected()
+	s := h.official("")
 	id := runOf(t, h.must("run", "slow", "-d", "--timeout", "1s", "--json")).ID
-	for _, uri := range []string{"harness://state", "harness://runs/" + id + "/status"} {
-		if m := s.ask("resources/subscribe", map[string]any{"uri": uri}); m.Error != nil {
-			t.Fatalf("%s", m.raw)
+	all := []string{"harness://state", "harness://runs/" + id + "/status"}
+	for _, uri := range all {
+		if err := s.Subscribe(t.Context(), &mcp.SubscribeParams{URI: uri}); err != nil {
+			t.Fatal(err)
 		}
 	}
 	h.must("start", "slow")
-	told := func(uri string) func() bool {
-		return func() bool {
-			return slices.ContainsFunc(s.notes("notifications/resources/updated"), func(m message) bool { return strings.Contains(string(m.Params), uri) })
-		}
+	for _, uri := range all {
+		eventually(t, uri+" is told of", func() bool { return s.wasTold(uri) })
 	}
-	eventually(t, "the state is told of", told("harness://state"))
-	eventually(t, "the run is told of", told(id))
 	h.awaitRun(id)
 }
 
-// A daemon that is killed at any point of launches and messages leaves evidence
-// that verifies, and keys that return their first result; nothing runs twice.
-func TestCrash_AtAnyPointLeavesEvidenceThatVerifies(t *testing.T) {
-	t.Parallel()
-	h := newHome(t).withRoots()
-	h.write("roots/wf.toml", "name = \"w\"\nparallel = 2\n[[node]]\nid = \"a\"\nharness = \"counts\"\n[[node]]\nid = \"b\"\nharness = \"counts\"\nneeds = [\"a\"]\n")
-	h.configure(h.workers()...)
-	rounds := 20
-	if testing.Short() {
-		rounds = 3
-	}
-	answered := map[string]string{} // by key
-	keys := func() int {
-		list, _ := os.ReadDir(h.path("state/harness/keys"))
-		return len(list)
-	}
-	for round := range rounds {
-		d := h.start()
-		before := keys()
-		var wg sync.WaitGroup
-		var mu sync.Mutex
-		for i := range 4 {
-			wg.Go(func() {
-				key := fmt.Sprint("k", round, "-", i)
-				var o outcome
-				if i == 3 {
-					o = h.harness("workflow", "start", h.path("roots/wf.toml"), "--idempotency-key", key, "--json")
-				} else {
-					o = h.harness("run", "counts", "-d", "--idempotency-key", key, "--json")
-				}
-				mu.Lock()
-				defer mu.Unlock()
-				if o.code == 0 {
-					answered[key] = o.stdout
-				}
-			})
-		}
-		eventually(t, "something is asked for", func() bool { return keys() > before })
-		<-time.After(time.Duration(round*13%160) * time.Millisecond)
-		d.kill()
-		wg.Wait()
-	}
-	h.start()
-	var list struct {
-		Runs      []ran
-		NextAfter *string `json:"next_after"`
-	}
-	if err := json.Unmarshal([]byte(h.must("runs", "--json", "--limit", "100")), &list); err != nil {
-		t.Fatal(err)
-	}
-	for _, r := range list.Runs {
-		if o := h.harness("runs", r.ID, "verify"); o.code != 0 {
-			t.Error(o)
-		}
-	}
-	for key, first := range answered {
-		var o outcome
-		if strings.HasSuffix(key, "-3") {
-			o = h.harness("workflow", "start", h.path("roots/wf.toml"), "--idempotency-key", key, "--json")
-		} else {
-			o = h.harness("run", "counts", "-d", "--idempotency-key", key, "--json")
-		}
-		if got := strings.ReplaceAll(o.stdout, `"replayed":true`, `"replayed":false`); o.code != 0 || got != strings.ReplaceAll(first, `"replayed":true`, `"replayed":false`) {
-			t.Errorf("%s: %s\nwas %s", key, o, first)
-		}
-	}
-	data, err := os.ReadFile(h.path("counted"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	seen := map[string]bool{}
-	for line := range strings.Lines(string(data)) {
-		if seen[line] {
-			t.Errorf("%s ran twice", line)
-		}
-		seen[line] = true
-	}
-	t.Logf("%d runs in %d rounds, %d answered", len(list.Runs), rounds, len(answered))
-}
-
-// Nothing listens but the socket, whatever is done.
+// Nothing listens but the one socket, of the daemon, of its sessions and of what
+// it runs, whatever is done; and no other kind of socket is there.
 func TestRuns_OpenNoListener(t *testing.T) {
 	t.Parallel()
 	h := newHome(t).withRoots()
-	h.configure(h.workers()...)
+	more, flow := h.flaky()
+	h.configure(append(h.workers(), more...)...)
+	h.repo("roots/repo")
 	d := h.start()
-	boss := h.as("boss")
-	structured(t, boss.call("harness_run_launch", map[string]any{"name": "quick", "idempotency_key": "k"}))
-	boss.ask("resources/read", map[string]any{"uri": "harness://capabilities"})
-	for _, file := range []string{"tcp", "tcp6", "udp", "udp6", "raw"} {
-		if ours := socketsOf(t, d.pid(), file); len(ours) > 0 {
-			t.Errorf("%s: %v", file, ours)
+	boss := h.officialAs("boss")
+	looks := func(when string) {
+		t.Helper()
+		for _, pid := range []int{d.pid(), boss.pid} {
+			for _, kind := range []string{"tcp", "tcp6", "udp", "udp6", "udplite", "udplite6", "raw", "raw6", "packet"} {
+				if ours := socketsOf(t, pid, kind); len(ours) > 0 {
+					t.Errorf("%s: %s: %v", when, kind, ours)
+				}
+			}
+			var listening []string
+			for _, line := range socketsOf(t, pid, "unix") {
+				if fields := strings.Fields(line); fields[3] == "00010000" { // it accepts
+					listening = append(listening, fields[len(fields)-1])
+				}
+			}
+			want := map[bool][]string{true: {h.socket()}}[pid == d.pid()]
+			if diff := cmp.Diff(want, listening); diff != "" {
+				t.Errorf("%s: listeners of %d (-want +got):\n%s", when, pid, diff)
+			}
 		}
 	}
+	looks("at first")
+	steady := runOf(t, structured(t, boss.call("harness_run_launch", map[string]any{"name": "slow", "idempotency_key": "k1"}))).ID
+	looks("while it runs")
+	steer := answered(t, structured(t, boss.call("harness_message_steer", map[string]any{"run": steady, "body": "x", "idempotency_key": "k2"})))
+	structured(t, boss.call("harness_message_ack", map[string]any{"run": steady, "correlation_id": steer.Message.CorrelationID, "idempotency_key": "k3"}))
+	structured(t, boss.call("harness_worktree_create", map[string]any{"repo": h.path("roots/repo"), "name": "w", "idempotency_key": "k4"}))
+	begun := answered(t, structured(t, boss.call("harness_workflow_start", map[string]any{"file": flow, "idempotency_key": "k5"})))
+	looks("while a workflow runs")
+	h.awaitFlow(begun.Workflow.ID, "failed")
+	boss.shown("harness://capabilities")
+	looks("at last")
 }
 
 // socketsOf lists the sockets of one kind that a process has.
@@ -673,7 +429,7 @@ func socketsOf(t *testing.T, pid int, kind string) []string {
 	}
 	var ours []string
 	for line := range strings.Lines(string(data)) {
-		if fields := strings.Fields(line); len(fields) > 9 && inodes[fields[9]] {
+		if fields := strings.Fields(line); slices.ContainsFunc(fields[min(6, len(fields)):], func(one string) bool { return inodes[one] }) {
 			ours = append(ours, line)
 		}
 	}
