@@ -217,6 +217,7 @@ var libraries = map[string]library{
 	"pgregory.net/rapid":               {nil, "properties in tests"},
 
 	"github.com/modelcontextprotocol/go-sdk": {nil, "an independent client, in tests"},
+	"github.com/google/jsonschema-go":        {nil, "the schemas of resources, in tests"},
 
 	"github.com/landlock-lsm/go-landlock": {[]string{"pkg/contract"}, "what a contract's step may touch"},
 }
