@@ -208,7 +208,7 @@ var libraries = map[string]library{
 	"github.com/gowebpki/jcs":          {[]string{"pkg/ledger"}, "RFC 8785: what is signed, in one form"},
 	"github.com/google/renameio":       {[]string{"pkg/durable"}, "state files replaced atomically"},
 	"golang.org/x/term":                {[]string{"cmd/harness"}, "the user's own terminal, while attached"},
-	"golang.org/x/sys":                 {[]string{"watch", "pkg/proc", "pkg/contract", "pkg/upstream", "pkg/jsonrpc", "pkg/broker", "pkg/control", "pkg/bridge", "pkg/handover", "pkg/daemon", "cmd/harness", "integration/bench", "pkg/evidence"}, "the kernel, beyond package syscall"},
+	"golang.org/x/sys":                 {[]string{"watch", "pkg/proc", "pkg/contract", "pkg/upstream", "pkg/jsonrpc", "pkg/broker", "pkg/control", "pkg/bridge", "pkg/handover", "pkg/daemon", "cmd/harness", "integration/bench", "integration/bench/baseline", "pkg/evidence"}, "the kernel, beyond package syscall"},
 	"github.com/charmbracelet/x":       {[]string{"pkg/agent"}, "what is on an agent's screen"},
 	"github.com/creack/pty":            {[]string{"pkg/proc"}, "pseudo-terminals"},
 	"github.com/rogpeppe/go-internal":  {nil, "scripts in tests"},
