@@ -272,18 +272,24 @@ func (b *burden) outcome(c child, spec Spec, fault *os.File) error {
 // Root may have all that it has here, anybody else itself alone, which is what
 // the kernel allows without privileges.
 func mapUsers(pid int) error {
-	uids, gids, groups := fmt.Sprintf("%d %[1]d 1\n", os.Geteuid()), fmt.Sprintf("%d %[1]d 1\n", os.Getegid()), "deny"
+	uids, gids, own := fmt.Sprintf("%d %[1]d 1\n", os.Geteuid()), fmt.Sprintf("%d %[1]d 1\n", os.Getegid()), true
 	if os.Geteuid() == 0 {
 		if u, g := sameNumbers("/proc/self/uid_map"), sameNumbers("/proc/self/gid_map"); u != "" && g != "" {
-			uids, gids, groups = u, g, "allow"
+			uids, gids, own = u, g, false
 		}
 	}
-	for _, f := range []struct{ name, text string }{{"setgroups", groups}, {"gid_map", gids}, {"uid_map", uids}} {
-		if err := os.WriteFile(fmt.Sprintf("/proc/%d/%s", pid, f.name), []byte(f.text), 0); err != nil {
+	write := func(name, text string) error {
+		return os.WriteFile(fmt.Sprintf("/proc/%d/%s", pid, name), []byte(text), 0)
+	}
+	if own { // without privileges, groups may be mapped by who cannot leave any
+		if err := write("setgroups", "deny"); err != nil {
 			return err
 		}
 	}
-	return nil
+	if err := write("gid_map", gids); err != nil {
+		return err
+	}
+	return write("uid_map", uids)
 }
 
 // sameNumbers maps all that is mapped here onto itself; "" where that cannot be
