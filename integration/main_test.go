@@ -14,10 +14,14 @@ import (
 )
 
 // TestMain removes what the tests built. Called by another name, the test
-// binary is the filter of the conformance suite.
+// binary is the filter of the conformance suite, or what takes the means of a
+// sandbox from a program.
 func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == unprefix.Name {
 		os.Exit(unprefix.Main(os.Args[1:]))
+	}
+	if filepath.Base(os.Args[0]) == bareName {
+		os.Exit(bareMain(os.Args[1:]))
 	}
 	code := m.Run()
 	if dir, err := programs(); err == nil {
