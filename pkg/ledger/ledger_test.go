@@ -149,8 +149,10 @@ func TestVerify_RefusesAnyByteThatWasChangedAddedOrRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	indented, _ := json.MarshalIndent(v, "", "\t")
-	for _, form := range [][]byte{bytes.TrimSpace(data), indented} {
-		for i, c := range form {
+	forms := map[int][]byte{1: bytes.TrimSpace(data), 5: indented} // every byte, and every fifth
+	for every, form := range forms {
+		for i := 0; i < len(form); i += every {
+			c := form[i]
 			put := func(what string, with ...byte) {
 				refuses(t, fmt.Sprintf("byte %d is %s", i, what), slices.Concat(form[:i], with, form[i+1:]), nil)
 			}
