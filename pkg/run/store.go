@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"harness/pkg/evidence"
@@ -362,23 +364,48 @@ func (s *Store) List(harness, after string, n int) (runs []Info, next string, er
 	if after != "" && !Known(after) {
 		return nil, "", fmt.Errorf("list the runs: %w", ErrUnknown)
 	}
+	var ids []string
 	for _, id := range s.before(after) {
 		if harness != "" && !s.of(id, harness) {
 			continue
 		}
-		if len(runs) == n {
-			return runs, runs[n-1].ID, nil
+		if len(ids) == n {
+			next = ids[n-1]
+			break
 		}
-		info, err := s.Info(id)
-		if errors.Is(err, ErrUnknown) {
-			continue // it was removed meanwhile
-		}
-		if err != nil {
-			return nil, "", err
-		}
-		runs = append(runs, info)
+		ids = append(ids, id)
 	}
-	return runs, "", nil
+	if runs, err = s.infos(ids); err != nil {
+		return nil, "", err
+	}
+	return runs, next, nil
+}
+
+// infos verifies runs, some at a time: each is a hundred calls of the kernel. One
+// that was removed meanwhile is left out; of several that are not valid the first
+// is the error.
+func (s *Store) infos(ids []string) ([]Info, error) {
+	all, errs := make([]Info, len(ids)), make([]error, len(ids))
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range min(len(ids), runtime.GOMAXPROCS(0)) {
+		wg.Go(func() {
+			for i := next.Add(1) - 1; i < int64(len(ids)); i = next.Add(1) - 1 {
+				all[i], errs[i] = s.Info(ids[i])
+			}
+		})
+	}
+	wg.Wait()
+	runs := all[:0]
+	for i, err := range errs {
+		switch {
+		case err == nil:
+			runs = append(runs, all[i])
+		case !errors.Is(err, ErrUnknown):
+			return nil, err
+		}
+	}
+	return runs, nil
 }
 
 // before yields the ids before one, newest first; all for "".
