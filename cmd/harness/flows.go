@@ -25,7 +25,7 @@ func (g *globals) operate(cmd *cobra.Command, name string, arguments any, asJSON
 	defer c.Close()
 	raw, err := c.OperateRaw(cmd.Context(), name, arguments)
 	if err != nil {
-		return refused(cmd, asJSON, err)
+		return err
 	}
 	if asJSON {
 		if err := printJSON(cmd.OutOrStdout(), raw); err != nil {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -86,12 +87,13 @@ func execute(args []string) int {
 
 // wantsJSON reports whether the command that args name was asked for JSON.
 func wantsJSON(root *cobra.Command, args []string) bool {
-	cmd, _, err := root.Find(args)
+	cmd, rest, err := root.Find(args)
 	if err != nil {
 		return false
 	}
 	f := cmd.Flags().Lookup("json")
-	return f != nil && f.Value.String() == "true"
+	// Flags behind one that is not understood are not looked at any more.
+	return f != nil && (f.Value.String() == "true" || slices.Contains(rest, "--json") && !slices.Contains(rest, "--"))
 }
 
 // refusal is what is on stdout where a command that was asked for JSON did not
@@ -113,7 +115,7 @@ func printRefusal(out io.Writer, err error) {
 	}
 	r.Error.Code, r.Error.Message = wire.OperationFailed, err.Error()
 	if errors.Is(err, control.ErrUnreachable) {
-		r.Error.Code = wire.DaemonUnavailable
+		r.Error.Code, r.Error.Hint = wire.DaemonUnavailable, control.OrNull("start it with `harness daemon`")
 	}
 	if p, ok := errors.AsType[*control.Problem](err); ok {
 		r.Error.Code, r.Error.Hint = p.Code, control.OrNull(p.Hint)
@@ -196,11 +198,16 @@ func problemText(p *control.Problem) string {
 // usagef returns a fault in how the program was called.
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
+// verb is how a command is called, without the program.
+func verb(cmd *cobra.Command) string {
+	return strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")
+}
+
 // exactly, atLeast and atMost check the number of arguments and say what is missing.
 func exactly(n int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) != n {
-			return usagef("%s takes %s; see `harness %s --help`", cmd.Name(), what, cmd.Name())
+			return usagef("%s takes %s; see `%s --help`", verb(cmd), what, cmd.CommandPath())
 		}
 		return nil
 	}
@@ -209,7 +216,7 @@ func exactly(n int, what string) cobra.PositionalArgs {
 func atLeast(n int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) < n {
-			return usagef("%s takes %s; see `harness %s --help`", cmd.Name(), what, cmd.Name())
+			return usagef("%s takes %s; see `%s --help`", verb(cmd), what, cmd.CommandPath())
 		}
 		return nil
 	}
@@ -218,7 +225,7 @@ func atLeast(n int, what string) cobra.PositionalArgs {
 func atMost(n int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) > n {
-			return usagef("%s takes %s; see `harness %s --help`", cmd.Name(), what, cmd.Name())
+			return usagef("%s takes %s; see `%s --help`", verb(cmd), what, cmd.CommandPath())
 		}
 		return nil
 	}

@@ -15,7 +15,6 @@ import (
 	"harness/pkg/facade"
 	"harness/pkg/plain"
 	"harness/pkg/run"
-	"harness/pkg/wire"
 )
 
 // newKey makes an idempotency key for a command that was given none.
@@ -44,26 +43,6 @@ func absolute(path string) (string, error) {
 		return "", fmt.Errorf("find %s: %w", path, err)
 	}
 	return abs, nil
-}
-
-// refused prints why an operation was refused as JSON, where JSON was asked for,
-// and returns it for the line on stderr.
-func refused(cmd *cobra.Command, asJSON bool, err error) error {
-	p, ok := errors.AsType[*control.Problem](err)
-	if !ok || !asJSON {
-		return err
-	}
-	var answer struct {
-		Error struct {
-			Code    wire.Code `json:"code"`
-			Message string    `json:"message"`
-		} `json:"error"`
-	}
-	answer.Error.Code, answer.Error.Message = p.Code, p.Message
-	if err := printJSON(cmd.OutOrStdout(), answer); err != nil {
-		return err
-	}
-	return p
 }
 
 // ranAnswer is the answer of everything about one run.
@@ -131,7 +110,7 @@ func (o runOptions) run(cmd *cobra.Command, g *globals, args []string) error {
 	defer c.Close()
 	var first, last ranAnswer
 	if err := c.Operate(cmd.Context(), facade.RunLaunch, arguments, &first); err != nil {
-		return refused(cmd, o.asJSON, err)
+		return err
 	}
 	if o.detach {
 		return o.report(cmd, first)
@@ -243,7 +222,7 @@ func newRunsCmd(g *globals) *cobra.Command {
 func listRuns(cmd *cobra.Command, c *control.Client, arguments map[string]any, asJSON bool) error {
 	raw, err := c.OperateRaw(cmd.Context(), "runs", arguments)
 	if err != nil {
-		return refused(cmd, asJSON, err)
+		return err
 	}
 	if asJSON {
 		return printJSON(cmd.OutOrStdout(), raw)
@@ -290,7 +269,7 @@ func actorText(a run.Actor) string {
 func showRun(cmd *cobra.Command, c *control.Client, id string, asJSON bool) error {
 	raw, err := c.OperateRaw(cmd.Context(), "run", map[string]string{"run": id})
 	if err != nil {
-		return refused(cmd, asJSON, err)
+		return err
 	}
 	if asJSON {
 		return printJSON(cmd.OutOrStdout(), raw)
@@ -333,7 +312,7 @@ type verified struct {
 func verifyRun(cmd *cobra.Command, c *control.Client, id string, asJSON bool) error {
 	var v verified
 	if err := c.Operate(cmd.Context(), "verify", map[string]string{"run": id}, &v); err != nil {
-		return refused(cmd, asJSON, err)
+		return err
 	}
 	switch {
 	case asJSON:
@@ -385,7 +364,7 @@ func newSendCmd(g *globals, use, short, operation, second string) *cobra.Command
 			defer c.Close()
 			raw, err := c.OperateRaw(cmd.Context(), operation, map[string]string{"run": args[0], second: args[1], "idempotency_key": keyOf(cmd, key)})
 			if err != nil {
-				return refused(cmd, asJSON, err)
+				return err
 			}
 			if asJSON {
 				return printJSON(cmd.OutOrStdout(), raw)
