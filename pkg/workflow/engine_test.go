@@ -266,6 +266,26 @@ func TestEngine_JournalHasTheLineage(t *testing.T) {
 	}
 }
 
+// The text of a contract is a file of its workflow as a prompt is: it is looked
+// for, by the same daemon and by the next, and held against its digest.
+func TestEngine_KnowsTheTextOfAContract(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.start("name = \"w\"\n[[node]]\nid = \"only\"\ncontract = \"a.md\"\n")
+	h.is(Running, "only:running:1")
+	h.kill()
+	h.hand.end(t, "only", "exited", 0)
+	h.open()
+	h.is(Interrupted, "only:done:1")
+	if err := os.Remove(filepath.Join(h.dir, "workflows/wf-1/prompts/only")); err != nil {
+		t.Fatal(err)
+	}
+	var f *evidence.Fault
+	if _, err := h.e.Status("wf-1"); !errors.As(err, &f) || f.Entry != "workflows/wf-1/prompts/only" {
+		t.Errorf("without its text: %v", err)
+	}
+}
+
 // A daemon that ends leaves a workflow interrupted. A run that had ended counts
 // as it ended, and nothing that is done runs again.
 func TestEngine_GoesOnAfterACrashWhenItIsTold(t *testing.T) {

@@ -68,7 +68,7 @@ func (f *flow) files() error {
 	}
 	prompts := map[string]string{}
 	for _, n := range f.spec.Graph.Nodes {
-		if n.Prompt != "" {
+		if file, _ := n.text(); file != "" {
 			prompts[promptsDir+"/"+n.ID] = n.PromptSHA256
 		}
 	}
