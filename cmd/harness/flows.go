@@ -109,7 +109,10 @@ func newWorktreeCmd(g *globals) *cobra.Command {
 }
 
 // tree is a worktree as commands print it.
-type tree struct{ Name, Path, Branch, Base string }
+type tree struct {
+	Name, Path, Branch, Base string
+	Gone                     bool
+}
 
 func newWorktreeCreateCmd(g *globals) *cobra.Command {
 	var base, branch, key string
@@ -162,6 +165,9 @@ func newWorktreeListCmd(g *globals) *cobra.Command {
 				}
 				var rows [][]string
 				for _, w := range a.Worktrees {
+					if w.Gone {
+						w.Path += " (gone)"
+					}
 					rows = append(rows, []string{w.Name, w.Branch, w.Base[:min(12, len(w.Base))], w.Path})
 				}
 				if len(rows) == 0 {
@@ -181,7 +187,9 @@ func newWorktreeRemoveCmd(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "remove NAME",
 		Short: "Remove a worktree that has nothing in it which is not committed; its branch stays",
-		Args:  exactly(1, "the name of a worktree"),
+		Long: "remove removes a worktree; its branch stays. What would be lost keeps it from that and\nis named: changes, new files, files that git ignores, and commits that no branch has.\n" +
+			"Of one whose directory is gone, git forgets that it was there.",
+		Args: exactly(1, "the name of a worktree"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return g.operate(cmd, "worktree_remove", map[string]string{"name": args[0]}, asJSON, func(json.RawMessage) error {
 				if asJSON {

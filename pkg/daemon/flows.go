@@ -201,6 +201,7 @@ func actorJSON(a run.Actor) json.RawMessage {
 // gitProblem says what came of git.
 func gitProblem(err error) error {
 	var r *worktree.Refused
+	var lossy *worktree.Lossy
 	switch {
 	case err == nil:
 		return nil
@@ -210,8 +211,12 @@ func gitProblem(err error) error {
 		return &control.Problem{Code: wire.OperationFailed, Message: "git is not installed, or not in the daemon's PATH", Hint: "install git"}
 	case errors.Is(err, worktree.ErrName), errors.Is(err, worktree.ErrUnknown):
 		return refusal("name: " + leaf(err, worktree.ErrName, worktree.ErrUnknown).Error())
-	case errors.Is(err, worktree.ErrTaken), errors.Is(err, worktree.ErrDirty):
-		return &control.Problem{Code: wire.OperationFailed, Message: leaf(err, worktree.ErrTaken, worktree.ErrDirty).Error()}
+	case errors.Is(err, worktree.ErrTaken):
+		return &control.Problem{Code: wire.OperationFailed, Message: worktree.ErrTaken.Error()}
+	case errors.Is(err, worktree.ErrBranch):
+		return &control.Problem{Code: wire.OperationFailed, Message: err.Error(), Hint: "take another branch (--branch) or another name"}
+	case errors.As(err, &lossy):
+		return &control.Problem{Code: wire.OperationFailed, Message: lossy.Error(), Hint: "commit, move or delete it; `git branch NAME COMMIT` keeps a commit"}
 	}
 	return err
 }
@@ -234,7 +239,7 @@ func (o *ops) worktreeRemove(ctx context.Context, raw json.RawMessage, who petit
 func (o *ops) worktreeList(context.Context, json.RawMessage, petitioner) (any, error) {
 	list, err := o.worktrees.List()
 	return struct {
-		Worktrees control.List[worktree.Worktree] `json:"worktrees"`
+		Worktrees control.List[worktree.Listed] `json:"worktrees"`
 	}{list}, err
 }
 

@@ -202,7 +202,7 @@ func (s sources) Worktrees(after string, n int) (items []facade.Worktree, next s
 	if err != nil {
 		return nil, "", problem(err)
 	}
-	page, next := pageOf(all, func(w worktree.Worktree) string { return w.Name }, after, n)
+	page, next := pageOf(all, func(w worktree.Listed) string { return w.Name }, after, n)
 	for _, w := range page {
 		items = append(items, facade.Worktree{Name: w.Name, Repo: w.Repo, Path: w.Path, Branch: w.Branch, Base: w.Base, Head: control.OrNull(w.Head)})
 	}

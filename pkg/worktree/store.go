@@ -2,6 +2,7 @@ package worktree
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -40,7 +41,7 @@ var (
 	ErrUnknown = errors.New("no such worktree")
 	ErrName    = errors.New("a name of letters, digits, _ . and -, that does not begin with . or -, is needed")
 	ErrTaken   = errors.New("there is a worktree of this name")
-	ErrDirty   = errors.New("it has changes that are not committed")
+	ErrBranch  = errors.New("there is a branch of this name")
 	ErrNoGit   = errors.New("git is not installed; install git")
 )
 
@@ -49,6 +50,34 @@ type Refused struct{ Said string }
 
 // Error implements error.
 func (r *Refused) Error() string { return "git: " + r.Said }
+
+// Lossy is why a worktree is not removed: it has what nothing else has.
+type Lossy struct {
+	Files   []string // changed, new or ignored, as git names them, in its order
+	Commits []string // on no branch, tag or branch of a remote: each an abbreviated id and its subject
+}
+
+// Error implements error. It names some of what would be lost.
+func (l *Lossy) Error() string {
+	var all []string
+	if len(l.Files) > 0 {
+		all = append(all, "what is not committed: "+some(l.Files))
+	}
+	if len(l.Commits) > 0 {
+		all = append(all, "commits that are on no branch: "+some(l.Commits))
+	}
+	return "it has " + strings.Join(all, "; and ")
+}
+
+// some is the first of a list, and how many more there are.
+func some(list []string) string {
+	const most = 5
+	text := strings.Join(list[:min(len(list), most)], ", ")
+	if more := len(list) - most; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
 
 // Worktree is one that was made.
 type Worktree struct {
@@ -60,6 +89,12 @@ type Worktree struct {
 	Base   string          `json:"base"` // the commit that it was made from
 	Head   string          `json:"head"`
 	Actor  json.RawMessage `json:"actor"`
+}
+
+// Listed is a worktree as it is listed.
+type Listed struct {
+	Worktree
+	Gone bool `json:"gone"` // its directory is not there
 }
 
 // Request asks for a worktree.
@@ -137,15 +172,24 @@ func (s *Store) Close() error { return s.ledger.Close() }
 
 // List returns the worktrees, by name. Their chain is verified first; what is
 // wrong with it is a [*evidence.Fault] (EVI-3).
-func (s *Store) List() ([]Worktree, error) {
+func (s *Store) List() ([]Listed, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.verify(); err != nil {
 		return nil, err
 	}
-	list := slices.Clone(s.all)
-	slices.SortFunc(list, func(a, b Worktree) int { return strings.Compare(a.Name, b.Name) })
+	var list []Listed
+	for _, w := range s.all {
+		list = append(list, Listed{w, gone(w.Path)})
+	}
+	slices.SortFunc(list, func(a, b Listed) int { return strings.Compare(a.Name, b.Name) })
 	return list, nil
+}
+
+// gone reports whether there is nothing at a path.
+func gone(path string) bool {
+	_, err := os.Lstat(path)
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 // verify reads the chain again.
@@ -239,6 +283,9 @@ func (s *Store) add(ctx context.Context, w *Worktree) error {
 			return nil
 		}
 	}
+	if _, err := Git(ctx, w.Repo, "show-ref", "--verify", "--quiet", "refs/heads/"+w.Branch); err == nil {
+		return fmt.Errorf("%w: %s", ErrBranch, w.Branch)
+	}
 	_, err := Git(ctx, w.Repo, "worktree", "add", "--quiet", "-b", w.Branch, "--end-of-options", w.Path, w.Base)
 	return err
 }
@@ -308,8 +355,9 @@ func exclude(ctx context.Context, repo string, patterns ...string) error {
 	return errors.Join(err, f.Close())
 }
 
-// Remove removes a worktree that has nothing in it which is not committed. Its
-// branch stays.
+// Remove removes a worktree that has nothing which nothing else has: what it
+// would lose is a [*Lossy]. Its branch stays. Of one whose directory is gone, git
+// forgets that it was there.
 func (s *Store) Remove(ctx context.Context, name string, actor json.RawMessage) (Worktree, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -318,18 +366,12 @@ func (s *Store) Remove(ctx context.Context, name string, actor json.RawMessage) 
 		return Worktree{}, ErrUnknown
 	}
 	w := s.all[i]
-	if _, err := os.Lstat(w.Path); err == nil {
-		if dirty, err := Git(ctx, w.Path, "status", "--porcelain", "--untracked-files=all"); err != nil {
-			return w, err
-		} else if dirty != "" {
-			return w, ErrDirty
-		}
-		if err := os.Remove(filepath.Join(w.Path, linkName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return w, fmt.Errorf("remove the link to its evidence: %w", err)
-		}
-		if _, err := Git(ctx, w.Repo, "worktree", "remove", "--end-of-options", w.Path); err != nil {
-			return w, err
-		}
+	remove := w.remove
+	if gone(w.Path) {
+		remove = w.forget
+	}
+	if err := remove(ctx); err != nil {
+		return w, err
 	}
 	w.Actor = actor
 	record, err := s.ledger.Append(typeRemoved, time.Now(), w)
@@ -337,6 +379,72 @@ func (s *Store) Remove(ctx context.Context, name string, actor json.RawMessage) 
 		return w, err
 	}
 	return w, s.apply(record)
+}
+
+// remove has git remove a worktree that is there.
+func (w Worktree) remove(ctx context.Context) error {
+	// A file that git overlooks is named too; of a directory that it overlooks, the
+	// directory alone.
+	said, err := Git(ctx, w.Path, "status", "--porcelain", "-z", "--no-renames", "--untracked-files=all", "--ignored=matching")
+	if err != nil {
+		return err
+	}
+	var lost Lossy
+	for entry := range strings.SplitSeq(said, "\x00") {
+		if len(entry) > len("XY ") && entry != "!! "+linkName {
+			lost.Files = append(lost.Files, entry[len("XY "):])
+		}
+	}
+	// One that has no commit yet has none to lose.
+	if head, err := Git(ctx, w.Path, "rev-parse", "--verify", "--quiet", "HEAD^{commit}"); err == nil {
+		if lost.Commits, err = loose(ctx, w.Path, head); err != nil {
+			return err
+		}
+	}
+	if lost.Files != nil || lost.Commits != nil {
+		return &lost
+	}
+	if err := os.Remove(filepath.Join(w.Path, linkName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove the link to its evidence: %w", err)
+	}
+	_, err = Git(ctx, w.Repo, "worktree", "remove", "--end-of-options", w.Path)
+	return err
+}
+
+// forget has git forget a worktree whose directory is gone, and no other, so that
+// its branch can be used again. What it had checked out may be known to git only
+// by that.
+func (w Worktree) forget(ctx context.Context) error {
+	if gone(w.Repo) {
+		return nil
+	}
+	said, err := Git(ctx, w.Repo, "worktree", "list", "--porcelain", "-z")
+	if err != nil {
+		return err
+	}
+	for one := range strings.SplitSeq(said, "\x00\x00") {
+		lines := strings.Split(one, "\x00")
+		if lines[0] != "worktree "+w.Path {
+			continue
+		}
+		if head, ok := strings.CutPrefix(lines[min(1, len(lines)-1)], "HEAD "); ok && strings.Trim(head, "0") != "" {
+			if commits, err := loose(ctx, w.Repo, head); err != nil || commits != nil {
+				return cmp.Or[error](err, &Lossy{Commits: commits})
+			}
+		}
+		_, err := Git(ctx, w.Repo, "worktree", "remove", "--end-of-options", w.Path)
+		return err
+	}
+	return nil // it has been forgotten
+}
+
+// loose lists the commits that a commit has and no branch or tag.
+func loose(ctx context.Context, dir, head string) ([]string, error) {
+	said, err := Git(ctx, dir, "log", "--format=%h %s", "--max-count=100", head, "--not", "--branches", "--tags", "--remotes", "--")
+	if err != nil || said == "" {
+		return nil, err
+	}
+	return strings.Split(said, "\n"), nil
 }
 
 // Git runs git in a directory, without hooks, prompts and what the environment

@@ -92,7 +92,8 @@ func TestStore_MakesRemembersAndRemoves(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(w.Path, "work"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Remove(t.Context(), "one", nil); !errors.Is(err, ErrDirty) {
+	var lossy *Lossy
+	if _, err := s.Remove(t.Context(), "one", nil); !errors.As(err, &lossy) || lossy.Error() != "it has what is not committed: work" {
 		t.Error(err)
 	}
 	if err := os.Remove(filepath.Join(w.Path, "work")); err != nil {
@@ -106,6 +107,124 @@ func TestStore_MakesRemembersAndRemoves(t *testing.T) {
 	}
 	if _, err := Git(t.Context(), repo, "rev-parse", "--verify", "harness/one"); err != nil {
 		t.Errorf("its branch is gone: %v", err)
+	}
+}
+
+// git runs git as a person does.
+func git(t *testing.T, dir string, args ...string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "git", append([]string{"-c", "user.name=n", "-c", "user.email=e"}, args...)...)
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+}
+
+// What only the worktree has keeps it from being removed, and is named: also
+// what git overlooks, and commits that no branch has.
+func TestStore_RemovesNothingThatWouldBeLost(t *testing.T) {
+	t.Parallel()
+	for what, one := range map[string]struct {
+		lose func(t *testing.T, dir string)
+		keep func(t *testing.T, dir string)
+		want string
+	}{
+		"an ignored file": {
+			func(t *testing.T, dir string) {
+				write(t, dir, "a.log")
+				write(t, dir, "cache/x/y.log")
+			},
+			func(t *testing.T, dir string) {
+				if err := errors.Join(os.Remove(filepath.Join(dir, "a.log")), os.RemoveAll(filepath.Join(dir, "cache"))); err != nil {
+					t.Fatal(err)
+				}
+			},
+			"it has what is not committed: a.log, cache/",
+		},
+		"commits on no branch": {
+			func(t *testing.T, dir string) {
+				git(t, dir, "checkout", "-q", "--detach")
+				git(t, dir, "commit", "-q", "--allow-empty", "-m", "only here")
+			},
+			func(t *testing.T, dir string) { git(t, dir, "branch", "kept") },
+			"only here",
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			r, s := repo(t), open(t, stateDir(t))
+			if err := os.WriteFile(filepath.Join(r, ".gitignore"), []byte("*.log\ncache/\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			git(t, r, "add", ".gitignore")
+			git(t, r, "commit", "-q", "-m", "second")
+			w, err := s.Create(t.Context(), Request{ID: "1", Repo: r, Name: "one", Run: "/nowhere/run"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			one.lose(t, w.Path)
+			var lossy *Lossy
+			if _, err := s.Remove(t.Context(), "one", nil); !errors.As(err, &lossy) || !strings.Contains(lossy.Error(), one.want) {
+				t.Fatalf("%v", err)
+			}
+			if !exists(filepath.Join(w.Path, linkName)) {
+				t.Error("its link was removed")
+			}
+			one.keep(t, w.Path)
+			if _, err := s.Remove(t.Context(), "one", nil); err != nil || exists(w.Path) {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func write(t *testing.T, dir, name string) {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte("x"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A worktree whose directory somebody removed is listed as gone. Removing it has
+// git forget it, and its branch can be checked out again; not where git knows of
+// commits only by it.
+func TestStore_ForgetsWhatIsGone(t *testing.T) {
+	t.Parallel()
+	r, s := repo(t), open(t, stateDir(t))
+	w, err := s.Create(t.Context(), Request{ID: "1", Repo: r, Name: "one"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	git(t, w.Path, "checkout", "-q", "--detach")
+	git(t, w.Path, "commit", "-q", "--allow-empty", "-m", "only here")
+	if list := listed(t, s); list[0].Gone {
+		t.Errorf("%+v", list)
+	}
+	if err := os.RemoveAll(w.Path); err != nil {
+		t.Fatal(err)
+	}
+	if list := listed(t, s); !list[0].Gone {
+		t.Errorf("%+v", list)
+	}
+	var lossy *Lossy
+	if _, err := s.Remove(t.Context(), "one", nil); !errors.As(err, &lossy) || len(lossy.Commits) != 1 {
+		t.Fatalf("%v", err)
+	}
+	id, _, _ := strings.Cut(lossy.Commits[0], " ")
+	git(t, r, "branch", "kept", id)
+	if _, err := s.Remove(t.Context(), "one", nil); err != nil {
+		t.Fatal(err)
+	}
+	git(t, r, "checkout", "-q", "harness/one")
+	if list, err := Git(t.Context(), r, "worktree", "list"); err != nil || strings.Contains(list, "one ") || strings.Contains(list, "prunable") {
+		t.Errorf("%s, %v", list, err)
+	}
+	if _, err := s.Create(t.Context(), Request{ID: "2", Repo: r, Name: "one"}); !errors.Is(err, ErrBranch) {
+		t.Errorf("a name whose branch stayed: %v", err)
+	}
+	if _, err := s.Create(t.Context(), Request{ID: "3", Repo: r, Name: "one", Branch: "two"}); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -165,7 +284,7 @@ func TestGit_ThatIsMissingSaysSo(t *testing.T) {
 }
 
 // listed is every worktree of a store.
-func listed(t *testing.T, s *Store) []Worktree {
+func listed(t *testing.T, s *Store) []Listed {
 	t.Helper()
 	list, err := s.List()
 	if err != nil {
