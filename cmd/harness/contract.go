@@ -246,8 +246,17 @@ func (g *globals) runner(ctx context.Context, p ledger.Principal, standalone boo
 	if err != nil {
 		return nil, nil, err
 	}
+	unguard := func() {}
+	guard := func() {
+		stop, err := startGuard(host.Dir())
+		if err != nil {
+			log.Warn("what a contract runs outlives this process, should that be killed", "error", err)
+			return
+		}
+		unguard = stop
+	}
 	r = &contract.Runner{
-		Engine: &contract.Engine{Host: host, Lookup: os.LookupEnv, Log: log},
+		Engine: &contract.Engine{Host: host, Lookup: os.LookupEnv, Log: log, Guard: guard},
 		Ledger: g.ledger(), Principal: p,
 		Reap: func(ctx context.Context) { contract.ReapHosts(ctx, hosts, log) },
 	}
@@ -257,5 +266,6 @@ func (g *globals) runner(ctx context.Context, p ledger.Principal, standalone boo
 	return r, func() {
 		r.Stop()
 		closeHost()
+		unguard()
 	}, nil
 }

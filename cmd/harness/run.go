@@ -70,6 +70,9 @@ func execute(args []string) int {
 	if len(args) > 0 && args[0] == demoServer {
 		return runDemoServer(args[1:], os.Stdin, os.Stdout)
 	}
+	if len(args) > 0 && args[0] == contractGuard {
+		return runGuard(args[1:], os.Stdin)
+	}
 	ctx, kill, stop := stopSignals()
 	defer stop()
 	io := streams{os.Stdin, os.Stdout, os.Stderr}

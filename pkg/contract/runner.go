@@ -112,6 +112,7 @@ func (r *Runner) open(req Request, spec *Spec, digest string) (*Execution, error
 	}
 	x := &Execution{runner: r, id: req.Session, spec: spec, digest: digest, root: req.Root, steps: steps, done: make(chan struct{})}
 	r.all.Go(func() { r.Engine.Sandbox() }) // found out beside what follows: it takes the start of a process
+	r.all.Go(r.Engine.guarded)              // and so does this
 	log, err := r.Ledger.Create(req.Session, ledger.Opening{
 		Principal: r.Principal, ContractSHA256: digest, Text: req.Text,
 		Fields: map[string]any{"root": req.Root, "name": spec.Name, "steps": steps},

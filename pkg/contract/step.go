@@ -38,7 +38,12 @@ type Engine struct {
 	// Lookup reads the environment that names are let through from.
 	Lookup func(string) (string, bool)
 	Log    *slog.Logger
+	// Guard is called once, before the first step: from then on something sees to
+	// it that what is left of steps ends with this process, also where that is
+	// killed. nil: nothing does, and whoever comes next ends it.
+	Guard func()
 
+	guard   sync.Once
 	probe   sync.Once
 	sandbox Sandbox
 }
@@ -68,11 +73,18 @@ func (e *Engine) run(ctx context.Context, t task) Observed {
 	if err != nil {
 		return Observed{End: Unstarted, Problem: err.Error()}
 	}
+	e.guarded()
 	p, err := e.start(e.confinement(t, env), t, path, dir, env)
 	if err != nil {
 		return Observed{End: Unstarted, Problem: err.Error()}
 	}
 	return e.attend(ctx, p, t)
+}
+
+func (e *Engine) guarded() {
+	if e.Guard != nil {
+		e.guard.Do(e.Guard)
+	}
 }
 
 // start starts the program at path for t, confined to c. The directory is handed

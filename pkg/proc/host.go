@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"sync"
 	"syscall"
 )
@@ -77,6 +78,9 @@ func NewHost(dir string, log *slog.Logger) (*Host, error) {
 	})
 	return h, nil
 }
+
+// Dir is where the record is.
+func (h *Host) Dir() string { return filepath.Dir(h.record.path) }
 
 // Start starts spec in a session of its own and returns once it is in the
 // record. The error names the command and says what is wrong with it; no value

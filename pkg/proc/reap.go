@@ -29,22 +29,29 @@ func (h *Host) Reap(ctx context.Context) (killed int, err error) {
 	if len(left) == 0 {
 		return 0, nil
 	}
-	table, err := readTable(nil)
+	killed, err = end(ctx, left, h.record.path, h.self.PID)
 	if err != nil {
-		return 0, fmt.Errorf("read the process table: %w", err)
-	}
-	if alive := owners(left, table); len(alive) > 0 {
-		return 0, fmt.Errorf("process groups recorded in %q belong to process %d, which is running", h.record.path, alive[0].PID)
-	}
-	r := reaper{left: left, self: h.self.PID, signalled: make(map[ident]bool)}
-	if err := r.run(ctx); err != nil {
-		return len(r.signalled), err
+		return killed, err
 	}
 	h.mu.Lock()
 	h.former = record{}
 	h.mu.Unlock()
 	h.commit()
-	return len(r.signalled), nil
+	return killed, nil
+}
+
+// end ends what is left of recorded groups, in the process self.
+func end(ctx context.Context, left []leftover, path string, self int) (killed int, err error) {
+	table, err := readTable(nil)
+	if err != nil {
+		return 0, fmt.Errorf("read the process table: %w", err)
+	}
+	if alive := owners(left, table); len(alive) > 0 {
+		return 0, fmt.Errorf("process groups recorded in %q belong to process %d, which is running", path, alive[0].PID)
+	}
+	r := reaper{left: left, self: self, signalled: make(map[ident]bool)}
+	err = r.run(ctx)
+	return len(r.signalled), err
 }
 
 // ReapDir does what [Host.Reap] does for the record in dir, whose Host nobody
@@ -61,6 +68,17 @@ func ReapDir(ctx context.Context, dir string, log *slog.Logger) (killed int, err
 	}
 	h := &Host{record: k, self: self, former: record{Groups: left}, log: log, written: make(map[ident]bool)}
 	return h.Reap(ctx)
+}
+
+// EndDir is [ReapDir] for whoever does not own dir: the record is left as it is,
+// so it does no harm where somebody else takes dir over meanwhile.
+func EndDir(ctx context.Context, dir string, log *slog.Logger) (killed int, err error) {
+	k := newKeeper(dir)
+	left := k.load(log).Groups
+	if len(left) == 0 {
+		return 0, nil
+	}
+	return end(ctx, left, k.path, os.Getpid())
 }
 
 type reaper struct {
