@@ -214,7 +214,9 @@ func (b *bridge) giveUp() (next time.Time) {
 			say = "this session has no tools until there is a daemon: " + s.absent().Message
 		}
 	})
-	b.toAgent(answers...)
+	if len(answers) > 0 {
+		b.toAgent(answers...)
+	}
 	if say != "" {
 		b.opt.Say(say)
 	}

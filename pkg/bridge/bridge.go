@@ -64,7 +64,7 @@ type bridge struct {
 	large  bool // what Options.Large was told last
 
 	sending sync.Mutex
-	giving  sync.Mutex // held from when something is given up until it is answered
+	giving  sync.Mutex // held from when something is given up until it is answered; taken before the edge's
 	gate    *gate      // nil where the agent's ends cannot be handed over
 
 	mu      sync.Mutex

@@ -64,10 +64,11 @@ func (b *bridge) goOn(conn *net.UnixConn, l *link, r *replay) error {
 func (b *bridge) offer(conn *net.UnixConn, l *link, r *replay) (_ *handover.Memory, again bool, _ error) {
 	due := false
 	b.change(func(s *session) { due = r.due(s.handshake, s.shown) })
-	if due || !b.edge.Hold() {
+	if due || !b.holdAll() {
 		return nil, true, b.goOn(conn, l, r)
 	}
 	mem, set, err := b.pack(r)
+	b.giving.Unlock()
 	if err == nil {
 		err = b.pass(conn, l, r, mem, set)
 	}
@@ -104,11 +105,24 @@ func (b *bridge) hears(l *link, r *replay, word string) error {
 	}
 }
 
+// holdAll keeps everybody from writing to the agent, and from giving up what is
+// then to be somebody else's, or reports false where one of them is at it:
+// whoever gives up writes to the agent with giving held, so waiting for it here
+// could be for good.
+func (b *bridge) holdAll() bool {
+	if !b.giving.TryLock() {
+		return false
+	}
+	if b.edge.Hold() {
+		return true
+	}
+	b.giving.Unlock()
+	return false
+}
+
 // pack makes the memory that the session goes on in. Nothing is held any more
-// from then on, so nothing is given up.
+// from then on, so nothing is given up. The caller holds b.giving.
 func (b *bridge) pack(r *replay) (*handover.Memory, handover.Setup, error) {
-	b.giving.Lock()
-	defer b.giving.Unlock()
 	var set handover.Setup
 	b.change(func(s *session) {
 		set.Input = slices.Concat(s.handOver(), b.gate.rest)
