@@ -302,8 +302,8 @@ func (e *Engine) Start(spec Spec, prompts map[string][]byte) (View, error) {
 // seal writes what a workflow is begun with. A directory of that name is of a
 // daemon that ended before it had begun.
 func (e *Engine) seal(spec Spec, prompts map[string][]byte) (*flow, error) {
-	if _, err := e.dir.Sub(spec.ID); err == nil {
-		if err := e.dir.Remove(spec.ID); err != nil {
+	if old, err := e.dir.Sub(spec.ID); err == nil {
+		if err := errors.Join(old.Close(), e.dir.Remove(spec.ID)); err != nil {
 			return nil, fmt.Errorf("begin a workflow: %w", err)
 		}
 	} else if !errors.Is(err, fs.ErrNotExist) {
@@ -413,10 +413,11 @@ func (e *Engine) await(f *flow, a Attempt) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err != nil {
-		if e.ctx.Err() == nil {
-			e.log.Error("the end of a workflow's run is not known", "workflow", f.spec.ID, "run", a.Run, "error", err)
+		if e.ctx.Err() != nil {
+			return // the next daemon looks for it
 		}
-		return // the next daemon looks for it
+		e.log.Error("the end of a workflow's run is not known", "workflow", f.spec.ID, "run", a.Run, "error", err)
+		o = Outcome{State: Interrupted}
 	}
 	r := Result{Node: a.Node, N: a.N, Run: a.Run, State: o.State, ExitCode: o.ExitCode, FinalReceiptSHA256: o.FinalReceiptSHA256, VerdictSHA256: o.VerdictSHA256}
 	if err := f.append(TypeNodeEnded, time.Now(), r); err != nil {

@@ -32,6 +32,7 @@ type hand struct {
 	ended   map[string]Outcome
 	changed chan struct{} // closed and replaced at each change
 	refuse  error
+	lost    error // in place of how a run ended
 }
 
 func newHand() *hand {
@@ -75,10 +76,10 @@ func (h *hand) Wait(ctx context.Context, id string) (Outcome, error) {
 	for {
 		h.mu.Lock()
 		o, over := h.ended[id]
-		changed := h.changed
+		changed, lost := h.changed, h.lost
 		h.mu.Unlock()
 		if over {
-			return o, nil
+			return o, lost
 		}
 		select {
 		case <-changed:
@@ -421,6 +422,25 @@ func TestEngine_GoesOnOnceForEachRequest(t *testing.T) {
 	if !h.e.Asked("wf-1", "rs-2") {
 		t.Error("an approval is not known as what was asked")
 	}
+}
+
+// A run whose evidence is gone when it has ended holds nothing up for ever: what
+// it was is not known, and it is tried again when that is asked for.
+func TestEngine_ARunOfWhichNothingIsKnownIsInterrupted(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.hand.lost = errors.New("its evidence was removed")
+	h.start("name = \"w\"\n[[node]]\nid = \"a\"\nharness = \"h\"\nretry = 2\n")
+	h.hand.end(t, "a", "exited", 0)
+	h.is(Interrupted, "a:interrupted:1")
+	h.hand.mu.Lock()
+	h.hand.lost = nil
+	h.hand.mu.Unlock()
+	if _, err := h.e.Resume("wf-1", Resumption{}); err != nil {
+		t.Fatal(err)
+	}
+	h.hand.end(t, "a", "exited", 0)
+	h.is(Done, "a:done:2")
 }
 
 func TestEngine_ANodeThatCannotBeLaunchedFails(t *testing.T) {
