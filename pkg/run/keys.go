@@ -60,7 +60,8 @@ type Request struct {
 	// Find looks whether what was planned is there already, of a daemon that
 	// ended before it could answer.
 	Find func(plan string) (result any, found bool, err error)
-	// Do does it. Nothing is kept of an error: it may be asked for again.
+	// Do does it. Nothing is kept of an error, unless Find finds what was planned
+	// or cannot tell: it may be asked for again.
 	Do func(plan string) (result any, err error)
 }
 
@@ -161,6 +162,11 @@ func (k *Keys) fly(name string, f *flight, r Request) (result json.RawMessage, r
 	}
 	v, err := r.Do(intent.Plan)
 	if err != nil {
+		// What is there all the same is what the key stands for: forgotten, it would
+		// be done twice.
+		if _, there, lost := r.Find(intent.Plan); there || lost != nil {
+			return nil, false, err
+		}
 		return nil, false, errors.Join(err, k.forget(name))
 	}
 	result, err = k.finish(name, head, v, nil)

@@ -116,6 +116,26 @@ func TestKeys_WhatFailsMayBeAskedForAgain(t *testing.T) {
 	}
 }
 
+// What was done before something failed is not done again.
+func TestKeys_WhatFailedAfterItWasDoneIsFound(t *testing.T) {
+	t.Parallel()
+	k := openKeys(t, tempDir(t))
+	var n atomic.Int32
+	broken := errors.New("broken")
+	r := counted("k", "a", &n)
+	r.Find = func(plan string) (any, bool, error) { return plan, n.Load() > 0, nil }
+	r.Do = func(string) (any, error) {
+		n.Add(1)
+		return nil, broken
+	}
+	if _, _, err := k.Once(t.Context(), r); !errors.Is(err, broken) {
+		t.Error(err)
+	}
+	if result, replayed, err := k.Once(t.Context(), r); err != nil || !replayed || string(result) != `"plan 0"` || n.Load() != 1 {
+		t.Errorf("%s, %v, %d times, %v", result, replayed, n.Load(), err)
+	}
+}
+
 // A daemon that ended between what it planned and what it answered: the next one
 // finds what was done, or does it under the name that was planned.
 func TestKeys_GoOnWhereADaemonEnded(t *testing.T) {
