@@ -244,13 +244,9 @@ func (r *Run) Message(n Note, at time.Time) (Message, error) {
 		if len(list) >= maxMessages || r.logged+int64(len(data)) > maxMessageLog {
 			return ErrFull
 		}
-		if _, err := r.messages.Write(data); err != nil {
-			return fmt.Errorf("write a message: %w", err)
+		if err := r.enter(data); err != nil {
+			return err
 		}
-		if err := r.messages.Sync(); err != nil {
-			return fmt.Errorf("write a message: %w", err)
-		}
-		r.logged += int64(len(data))
 		body := messageBody{n.ID, n.Type, n.CorrelationID, n.Actor, len(n.Body), evidence.Digest([]byte(n.Body)), evidence.Digest(data)}
 		if err := r.append(typeMessage, at, body); err != nil {
 			return err
@@ -260,6 +256,20 @@ func (r *Run) Message(n Note, at time.Time) (Message, error) {
 		return err
 	})
 	return sent, err
+}
+
+// enter has a line in the log of messages on the disk. The caller holds r.mu.
+func (r *Run) enter(line []byte) error {
+	_, err := r.messages.Write(line)
+	if err == nil {
+		err = r.messages.Sync()
+	}
+	if err != nil {
+		// What is there of it would be in the way of every line after it.
+		return fmt.Errorf("write a message: %w", errors.Join(err, r.messages.Truncate(r.logged)))
+	}
+	r.logged += int64(len(line))
+	return nil
 }
 
 // summed writes to a file, and sums up what it wrote.
