@@ -33,8 +33,12 @@ const (
 // maxExclude bounds what is read of what git overlooks, in bytes.
 const maxExclude = 1 << 20
 
-// gitWithin bounds one call of git.
-const gitWithin = 2 * time.Minute
+// gitWithin bounds one call of git, outputWithin the wait for what it started
+// that holds its output after it ended: a filter of a repository may.
+const (
+	gitWithin    = 2 * time.Minute
+	outputWithin = 5 * time.Second
+)
 
 // Errors that callers tell apart.
 var (
@@ -274,9 +278,10 @@ func (s *Store) make(ctx context.Context, w *Worktree, r Request) error {
 
 // add has git add the worktree.
 func (s *Store) add(ctx context.Context, w *Worktree) error {
-	parent := filepath.Dir(w.Path)
-	if info, err := os.Lstat(parent); err == nil && !info.IsDir() {
-		return &Refused{inRepo + " is not a directory"}
+	for _, below := range []string{inRepo, filepath.Join(inRepo, w.Name)} {
+		if info, err := os.Lstat(filepath.Join(w.Repo, below)); err == nil && !info.IsDir() {
+			return &Refused{below + " is not a directory"} // git would write through a link
+		}
 	}
 	if branch, err := Git(ctx, w.Path, "symbolic-ref", "--short", "HEAD"); err == nil && branch == w.Branch {
 		if head, err := Git(ctx, w.Path, "rev-parse", "HEAD"); err == nil && head == w.Base {
@@ -455,6 +460,7 @@ func Git(ctx context.Context, dir string, args ...string) (string, error) {
 	safe := []string{"-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "safe.bareRepository=explicit", "--no-optional-locks"}
 	cmd := exec.CommandContext(ctx, "git", append(safe, args...)...) //nolint:gosec // arguments follow --end-of-options, or are ours
 	cmd.Dir, cmd.Env = dir, environment(os.Environ())
+	cmd.WaitDelay = outputWithin
 	var out, said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &said
 	err := cmd.Run()
@@ -465,7 +471,7 @@ func Git(ctx context.Context, dir string, args ...string) (string, error) {
 	case errors.As(err, &exit):
 		line, _, _ := strings.Cut(strings.TrimSpace(said.String()), "\n")
 		return "", &Refused{strings.TrimPrefix(line, "fatal: ")}
-	case err != nil:
+	case err != nil && !errors.Is(err, exec.ErrWaitDelay): // git itself ended well
 		return "", fmt.Errorf("run git: %w", err)
 	}
 	return strings.TrimSuffix(out.String(), "\n"), nil

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -339,6 +340,49 @@ func TestStore_WritesThroughNoLinkOfARepository(t *testing.T) {
 		if data, err := os.ReadFile(other); err != nil || string(data) != "x\n" || exists(filepath.Join(filepath.Dir(other), "exclude")) {
 			t.Errorf("%s: it was written to: %q, %v", what, data, err)
 		}
+	}
+}
+
+// A worktree is made below its repository, and nowhere that a link in its place
+// leads to.
+func TestStore_MakesNoWorktreeBehindALink(t *testing.T) {
+	t.Parallel()
+	for _, place := range []string{".worktrees", ".worktrees/w"} {
+		r, s, other := repo(t), open(t, stateDir(t)), t.TempDir()
+		path := filepath.Join(r, place)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.Symlink(other, path)); err != nil {
+			t.Fatal(err)
+		}
+		var refused *Refused
+		if _, err := s.Create(t.Context(), Request{ID: "1", Repo: r, Name: "w"}); !errors.As(err, &refused) || refused.Said != place+" is not a directory" {
+			t.Errorf("%s: %v", place, err)
+		}
+		if found, err := os.ReadDir(other); err != nil || len(found) > 0 {
+			t.Errorf("%s: it was written to: %v, %v", place, found, err)
+		}
+	}
+}
+
+// Nobody waits for what a filter of a repository leaves behind.
+func TestGit_IsNotHeldUpByWhatItLeaves(t *testing.T) {
+	t.Parallel()
+	r := repo(t)
+	alias := "!sleep 600 & echo $! >" + filepath.Join(r, "pid") + "; echo said"
+	began := time.Now()
+	said, err := Git(t.Context(), r, "-c", "alias.x="+alias, "x")
+	if took := time.Since(began); err != nil || said != "said" || took > gitWithin/2 {
+		t.Errorf("%q, %v, in %s", said, err, took)
+	}
+	data, err := os.ReadFile(filepath.Join(r, "pid"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(data)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Error(err)
 	}
 }
 
