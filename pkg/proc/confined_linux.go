@@ -50,7 +50,7 @@ type burden struct {
 	loopback  [40]byte // struct ifreq
 	flags     uintptr
 	parent    uintptr
-	pidfd     int32
+	pidfd     int32  // -1 where the kernel gives none
 	mapped    [2]int // written to by the parent when the child's users are mapped
 	fault     [2]int // closed by exec, or written to by the child
 	report    [2]int32
@@ -88,7 +88,7 @@ func forkConfined(spec Spec, argv []string, files []uintptr) (child, error) {
 		return child{}, &Unconfined{stages[stageFork], errno}
 	}
 	c := child{pid: int(pid)}
-	if unix.SetNonblock(int(b.pidfd), true) == nil {
+	if b.pidfd >= 0 && unix.SetNonblock(int(b.pidfd), true) == nil {
 		c.pidfd = os.NewFile(uintptr(b.pidfd), "pidfd")
 	}
 	if err := b.release(c.pid); err != nil {
@@ -104,7 +104,7 @@ func kill(pid int) { _ = syscall.Kill(pid, syscall.SIGKILL) }
 
 func newBurden(spec Spec, argv []string, files []uintptr) (*burden, error) {
 	c := spec.Confined
-	b := &burden{lonely: c.NoNetwork, parent: uintptr(os.Getpid()), all: ^uint64(0), flags: uintptr(unix.SIGCHLD) | unix.CLONE_PIDFD}
+	b := &burden{lonely: c.NoNetwork, parent: uintptr(os.Getpid()), pidfd: -1, all: ^uint64(0), flags: uintptr(unix.SIGCHLD) | unix.CLONE_PIDFD}
 	if b.lonely {
 		b.flags |= unix.CLONE_NEWUSER | unix.CLONE_NEWNET
 		copy(b.loopback[:], "lo")
