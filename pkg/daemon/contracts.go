@@ -179,7 +179,11 @@ func (c *contracts) launch(id, session, digest string, actor run.Actor, key stri
 	if err != nil {
 		return nil, err
 	}
-	return r, r.Started(time.Now())
+	if err := r.Started(time.Now()); err != nil {
+		r.End(run.End{At: time.Now(), State: run.Failed, Unseen: true, Reason: "its start was not recorded"})
+		return nil, err
+	}
+	return r, nil
 }
 
 // hold waits until the run has ended, or ends it when ctx does: when the process
