@@ -115,7 +115,9 @@ type Request struct {
 type Store struct {
 	ledger *evidence.Ledger
 
-	mu  sync.Mutex // also of the chain's order, and of git in one repository
+	working sync.Mutex // held while git works, and before mu: who reads does not wait for it
+
+	mu  sync.Mutex // also of the chain's order
 	all []Worktree // those that were not removed, in the order they were made
 }
 
@@ -226,9 +228,9 @@ func (s *Store) Create(ctx context.Context, r Request) (Worktree, error) {
 	if !nameOK.MatchString(r.Name) || strings.HasSuffix(r.Name, ".lock") {
 		return Worktree{}, ErrName
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if slices.ContainsFunc(s.all, func(w Worktree) bool { return w.Name == r.Name }) {
+	s.working.Lock()
+	defer s.working.Unlock()
+	if _, taken := s.named(r.Name); taken {
 		return Worktree{}, ErrTaken
 	}
 	w := Worktree{ID: r.ID, Name: r.Name, Repo: r.Repo, Path: filepath.Join(r.Repo, inRepo, r.Name), Branch: r.Branch, Actor: r.Actor}
@@ -238,11 +240,29 @@ func (s *Store) Create(ctx context.Context, r Request) (Worktree, error) {
 	if err := s.make(ctx, &w, r); err != nil {
 		return Worktree{}, err
 	}
-	record, err := s.ledger.Append(typeCreated, time.Now(), w)
-	if err != nil {
-		return Worktree{}, err
+	return w, s.record(typeCreated, w)
+}
+
+// named returns the worktree of a name.
+func (s *Store) named(name string) (w Worktree, found bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := slices.IndexFunc(s.all, func(w Worktree) bool { return w.Name == name })
+	if i < 0 {
+		return Worktree{}, false
 	}
-	return w, s.apply(record)
+	return s.all[i], true
+}
+
+// record adds to the chain what was done.
+func (s *Store) record(typ string, w Worktree) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	record, err := s.ledger.Append(typ, time.Now(), w)
+	if err != nil {
+		return err
+	}
+	return s.apply(record)
 }
 
 // make has git make it, unless a daemon did that ended before it could say so.
@@ -364,13 +384,12 @@ func exclude(ctx context.Context, repo string, patterns ...string) error {
 // would lose is a [*Lossy]. Its branch stays. Of one whose directory is gone, git
 // forgets that it was there.
 func (s *Store) Remove(ctx context.Context, name string, actor json.RawMessage) (Worktree, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	i := slices.IndexFunc(s.all, func(w Worktree) bool { return w.Name == name })
-	if i < 0 {
+	s.working.Lock()
+	defer s.working.Unlock()
+	w, found := s.named(name)
+	if !found {
 		return Worktree{}, ErrUnknown
 	}
-	w := s.all[i]
 	remove := w.remove
 	if gone(w.Path) {
 		remove = w.forget
@@ -379,11 +398,7 @@ func (s *Store) Remove(ctx context.Context, name string, actor json.RawMessage) 
 		return w, err
 	}
 	w.Actor = actor
-	record, err := s.ledger.Append(typeRemoved, time.Now(), w)
-	if err != nil {
-		return w, err
-	}
-	return w, s.apply(record)
+	return w, s.record(typeRemoved, w)
 }
 
 // remove has git remove a worktree that is there.

@@ -363,6 +363,42 @@ func TestStore_MakesNoWorktreeBehindALink(t *testing.T) {
 	}
 }
 
+// Who asks which worktrees there are does not wait for one that is being made.
+func TestStore_IsReadWhileOneIsMade(t *testing.T) {
+	t.Parallel()
+	r, s := repo(t), open(t, stateDir(t))
+	pipe := filepath.Join(r, ".git/pipe")
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(syscall.Mkfifo(pipe, 0o600))
+	must(os.WriteFile(filepath.Join(r, "f"), []byte("f"), 0o600))
+	must(os.WriteFile(filepath.Join(r, ".git/info/attributes"), []byte("f filter=held\n"), 0o600))
+	for _, args := range [][]string{{"add", "f"}, {"-c", "user.name=n", "-c", "user.email=e", "commit", "-q", "-m", "second"}, {"config", "filter.held.smudge", "cat " + pipe}} {
+		_, err := Git(t.Context(), r, args...)
+		must(err)
+	}
+	made := make(chan error, 1)
+	go func() {
+		_, err := s.Create(t.Context(), Request{ID: "1", Repo: r, Name: "w"})
+		made <- err
+	}()
+	held, err := os.OpenFile(pipe, os.O_WRONLY, 0) // waits until git is at it
+	must(err)
+	list, err := s.List()
+	if _, found, lost := s.Find("1"); err != nil || lost != nil || found || len(list) > 0 {
+		t.Errorf("%v, %v, %v, %v", list, err, found, lost)
+	}
+	must(held.Close())
+	must(<-made)
+	if _, found, err := s.Find("1"); err != nil || !found {
+		t.Error(found, err)
+	}
+}
+
 // Nobody waits for what a filter of a repository leaves behind.
 func TestGit_IsNotHeldUpByWhatItLeaves(t *testing.T) {
 	t.Parallel()
