@@ -62,7 +62,7 @@ func newLedgerExportCmd(g *globals) *cobra.Command {
 		Short: "Print the evidence of a session as one JSON file that can be verified anywhere",
 		Args:  exactly(1, "one session"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			b, err := g.ledger().Export(args[0])
+			b, err := (&contract.Runner{Ledger: g.ledger()}).Export(args[0])
 			if err != nil {
 				return unknownSession(args[0], err)
 			}
@@ -136,6 +136,9 @@ func describeSession(store *ledger.Store, s ledger.Session) ledgerLine {
 	a, err := (&contract.Runner{Ledger: store}).Look(s.ID)
 	if err != nil {
 		text := err.Error()
+		if _, ok := errors.AsType[*ledger.Fault](err); ok {
+			text = string(wire.InvalidEvidence) + ": " + text
+		}
 		l.Error = &text
 		return l
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"harness/pkg/control"
+	"harness/pkg/ledger"
 	"harness/pkg/plain"
 	"harness/pkg/wire"
 )
@@ -120,7 +121,7 @@ func printRefusal(out io.Writer, err error) {
 	if errors.Is(err, control.ErrUnreachable) {
 		r.Error.Code, r.Error.Hint = wire.DaemonUnavailable, control.OrNull("start it with `harness daemon`")
 	}
-	if p, ok := errors.AsType[*control.Problem](err); ok {
+	if p, ok := asProblem(err); ok {
 		r.Error.Code, r.Error.Hint = p.Code, control.OrNull(p.Hint)
 	}
 	if _, usage := errors.AsType[usageError](err); usage {
@@ -171,7 +172,7 @@ func report(w io.Writer, err error) int {
 		return u.code // all of it was printed
 	}
 	message, code := err.Error(), exitFailed
-	if p, ok := errors.AsType[*control.Problem](err); ok {
+	if p, ok := asProblem(err); ok {
 		message = problemText(p)
 	}
 	if errors.Is(err, control.ErrUnreachable) {
@@ -182,6 +183,14 @@ func report(w io.Writer, err error) int {
 	}
 	fmt.Fprintf(w, "harness: %s\n", plain.Text(strings.TrimSpace(message)))
 	return code
+}
+
+// asProblem is err as a refusal with a code, where it is one.
+func asProblem(err error) (*control.Problem, bool) {
+	if _, ok := errors.AsType[*ledger.Fault](err); ok {
+		return &control.Problem{Code: wire.InvalidEvidence, Message: err.Error()}, true
+	}
+	return errors.AsType[*control.Problem](err)
 }
 
 // problemText is a refusal in a line. The codes that scripts tell apart are said.

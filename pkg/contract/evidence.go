@@ -1,7 +1,12 @@
 package contract
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"path/filepath"
 	"time"
 
@@ -24,10 +29,74 @@ func keepEvidence(dir *evidence.Dir, entry int, step stepResult, o Observed, beg
 	if err != nil {
 		return "", err
 	}
-	if err := dir.Write(fmt.Sprintf("%04d.json", entry), data); err != nil {
+	if err := dir.Write(evidenceName(entry), data); err != nil {
 		return "", fmt.Errorf("keep evidence: %w", err)
 	}
 	return ledger.SHA256(data), nil
+}
+
+// evidenceName is the file of the step that began with an entry.
+func evidenceName(entry int) string { return fmt.Sprintf("%04d.json", entry) }
+
+// kept is a file that an entry commits to.
+type kept struct {
+	entry int
+	name  string
+	sum   string
+}
+
+// maxEvidence bounds what is read of a file: more than a step's output can be.
+const maxEvidence = 4 * maxOutput
+
+// checkEvidence says which of the files that entries commit to is not what it
+// was. The error is a [*ledger.Fault] then.
+func checkEvidence(session string, entries []ledger.Entry) error {
+	h, err := replay(entries)
+	if err != nil || len(h.kept) == 0 {
+		return err
+	}
+	real, err := filepath.EvalSymlinks(session) // as in openEvidence
+	if err != nil {
+		return fmt.Errorf("open the evidence: %w", err)
+	}
+	dir, err := evidence.OpenDir(filepath.Join(real, evidenceDir))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("open the evidence: %w", err)
+	}
+	if dir != nil {
+		defer dir.Close()
+	}
+	for _, k := range h.kept {
+		if wrong := k.problem(dir); wrong != "" {
+			return &ledger.Fault{Entry: k.entry, Message: fmt.Sprintf("%s of session %s %s", filepath.Join(evidenceDir, k.name), filepath.Base(session), wrong)}
+		}
+	}
+	return nil
+}
+
+// problem says what is wrong with the file, or "". dir is nil where there is none.
+func (k kept) problem(dir *evidence.Dir) string {
+	if dir == nil {
+		return "is missing"
+	}
+	f, _, err := dir.OpenFile(k.name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "is missing"
+	case errors.Is(err, evidence.ErrLink), errors.Is(err, evidence.ErrIrregular):
+		return "was replaced by something else than a file"
+	case err != nil:
+		return "cannot be read"
+	}
+	defer f.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, io.LimitReader(f, maxEvidence)); err != nil {
+		return "cannot be read"
+	}
+	if hex.EncodeToString(sum.Sum(nil)) != k.sum {
+		return "was changed: evidence_sha256 is another digest"
+	}
+	return ""
 }
 
 // openEvidence opens, or makes, the directory of a session's evidence.

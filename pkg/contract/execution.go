@@ -113,6 +113,9 @@ func (x *Execution) prepare(again bool) error {
 	if !again {
 		return nil
 	}
+	if err := checkEvidence(x.log.Dir(), x.log.Entries()); err != nil {
+		return err
+	}
 	if v, err := ledger.VerdictOf(x.log.Entries()); err != nil || v != nil {
 		x.settle(err)
 		close(x.done)

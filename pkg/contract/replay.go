@@ -48,12 +48,14 @@ type history struct {
 	done      map[int]stepResult
 	underWay  []int // begun, and neither finished nor recorded as interrupted
 	cancelled bool
-	sandbox   string // the weakest that a step had; "" before the first
+	sandbox   string      // the weakest that a step had; "" before the first
+	began     map[int]int // the entry that a step began with last
+	kept      []kept
 }
 
 // replay reads the entries of a session, oldest first (CON-3).
 func replay(entries []ledger.Entry) (history, error) {
-	h := history{done: map[int]stepResult{}}
+	h := history{done: map[int]stepResult{}, began: map[int]int{}}
 	for _, e := range entries {
 		if err := h.take(e); err != nil {
 			return history{}, fmt.Errorf("entry %d: %w", e.N, err)
@@ -79,7 +81,11 @@ func (h *history) take(e ledger.Entry) error {
 		h.underWay = slices.DeleteFunc(h.underWay, func(i int) bool { return i == r.Step })
 		if e.Type == entryStarted {
 			h.underWay = append(h.underWay, r.Step)
+			h.began[r.Step] = e.N
 			return nil
+		}
+		if r.Evidence != nil {
+			h.kept = append(h.kept, kept{e.N, evidenceName(h.began[r.Step]), *r.Evidence})
 		}
 		h.done[r.Step] = r
 		if h.sandbox == "" {

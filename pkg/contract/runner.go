@@ -189,10 +189,14 @@ func (r *Runner) Stop() {
 // Wait returns when nothing runs any more.
 func (r *Runner) Wait() { r.all.Wait() }
 
-// Look tells what a session has come to, and changes nothing (CON-5).
+// Look tells what a session has come to, and changes nothing (CON-5). Evidence
+// that is not what its entry commits to is a [*ledger.Fault].
 func (r *Runner) Look(id string) (Answer, error) {
 	busy := ledger.SessionProblem(id) == "" && r.Ledger.Busy(id) // first: it may end in between
 	entries, err := r.Ledger.Read(id)
+	if err == nil {
+		err = checkEvidence(r.Ledger.Dir(id), entries)
+	}
 	if err != nil {
 		return Answer{}, err
 	}
@@ -241,10 +245,22 @@ func recordInterruption(log *ledger.Log, h history) error {
 	return err
 }
 
+// Export is the bundle of a session whose evidence is what its entries commit to.
+func (r *Runner) Export(id string) (*ledger.Bundle, error) {
+	b, err := r.Ledger.Export(id)
+	if err == nil {
+		err = checkEvidence(r.Ledger.Dir(id), b.Entries)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
 // Text is the contract of a session, with the directory it is about, for whoever
 // wants to go on with it.
 func (r *Runner) Text(id string) (text []byte, root string, err error) {
-	b, err := r.Ledger.Export(id)
+	b, err := r.Export(id)
 	if err != nil {
 		return nil, "", err
 	}

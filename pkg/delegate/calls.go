@@ -27,7 +27,7 @@ func (s *server) tool(name string) (runner, bool) {
 	case toolVerdict:
 		return s.bySession(func(id string) (any, error) { return s.Runner.Look(id) }), true
 	case toolExport:
-		return s.bySession(func(id string) (any, error) { return s.Runner.Ledger.Export(id) }), true
+		return s.bySession(func(id string) (any, error) { return s.Runner.Export(id) }), true
 	}
 	return nil, false
 }
