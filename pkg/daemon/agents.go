@@ -222,7 +222,22 @@ func (o *ops) Render(project, name string, arguments map[string]string) (string,
 // Runs implements [facade.Ops].
 func (o *ops) Runs(harness, after string, n int) ([]run.Info, string, error) {
 	list, next, err := o.runs.List(harness, after, n)
-	return list, next, problem(err)
+	return list, next, pageProblem(err, "after %s", "limit %d")
+}
+
+// pageProblem says what a page of runs was refused for, and how to see the others
+// where it was for one of them: older is what has those before it, and newer what
+// has the rest, as whoever asks spells it.
+func pageProblem(err error, older, newer string) error {
+	u, unfit := errors.AsType[*run.Unfit](err)
+	if !unfit {
+		return problem(err)
+	}
+	hint := fmt.Sprintf(older+" has the older runs", u.Run)
+	if u.Newer > 0 {
+		hint += fmt.Sprintf(", "+newer+" the newer ones of this page", u.Newer)
+	}
+	return &control.Problem{Code: wire.InvalidEvidence, Message: u.Error(), Hint: hint}
 }
 
 // Transcript implements [facade.Ops].

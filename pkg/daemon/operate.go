@@ -298,8 +298,8 @@ func (o *ops) runList(_ context.Context, raw json.RawMessage, _ petitioner) (any
 	if a.Limit < 1 || a.Limit > 100 {
 		return nil, refusal("limit: 1 to 100")
 	}
-	list, next, err := o.Runs(a.Name, a.After, a.Limit)
-	return facade.RunList{Runs: list, NextAfter: control.OrNull(next)}, err
+	list, next, err := o.runs.List(a.Name, a.After, a.Limit)
+	return facade.RunList{Runs: list, NextAfter: control.OrNull(next)}, pageProblem(err, "`harness runs --after %s`", "`--limit %d`")
 }
 
 func (o *ops) runInfo(_ context.Context, raw json.RawMessage, _ petitioner) (any, error) {

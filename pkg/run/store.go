@@ -357,9 +357,22 @@ func (s *Store) gone(id string) bool {
 	return !there
 }
 
+// Unfit is why a page of runs is not shown: one of them is not valid.
+type Unfit struct {
+	Run   string // after it the page after it begins
+	Newer int    // how many runs of the page are before it
+	err   error
+}
+
+// Error implements error.
+func (u *Unfit) Error() string { return u.err.Error() }
+
+// Unwrap returns the [*evidence.Fault].
+func (u *Unfit) Unwrap() error { return u.err }
+
 // List returns at most n runs, newest first, of one harness or of all (""),
 // those before the id after; and what to give as after to go on, "" at the end.
-// One whose evidence is not valid is an error, and nothing is returned.
+// One whose evidence is not valid is a [*Unfit], and nothing is returned (EVI-3).
 func (s *Store) List(harness, after string, n int) (runs []Info, next string, err error) {
 	if after != "" && !Known(after) {
 		return nil, "", fmt.Errorf("list the runs: %w", ErrUnknown)
@@ -402,7 +415,7 @@ func (s *Store) infos(ids []string) ([]Info, error) {
 		case err == nil:
 			runs = append(runs, all[i])
 		case !errors.Is(err, ErrUnknown):
-			return nil, err
+			return nil, &Unfit{ids[i], len(runs), err}
 		}
 	}
 	return runs, nil

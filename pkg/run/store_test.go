@@ -247,6 +247,31 @@ func TestList_IsNewestFirstByPage(t *testing.T) {
 	}
 }
 
+// One run whose evidence was changed is in the way of its page alone: what is
+// said of it leads to all the others.
+func TestList_GoesOnBehindARunThatIsNotValid(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, 100)
+	var all []string
+	for range 5 {
+		r := begin(t, s, "a")
+		ended(r, 0, "")
+		all = append([]string{r.ID()}, all...)
+	}
+	if err := os.Chmod(filepath.Join(s.dir.Name(), all[2], outputFile), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var u *Unfit
+	if list, _, err := s.List("", "", 100); !errors.As(err, &u) || list != nil || u.Run != all[2] || !strings.Contains(u.Error(), "runs/"+all[2]+"/"+outputFile) {
+		t.Fatalf("%v, %v", list, err)
+	}
+	newer, next := ids(t, s, "", "", u.Newer)
+	older, _ := ids(t, s, "", u.Run, 100)
+	if got := append(newer, older...); !slices.Equal(got, slices.Delete(slices.Clone(all), 2, 3)) || next != all[1] {
+		t.Errorf("%v of %v, %s", got, all, next)
+	}
+}
+
 func TestBegin_KeepsTheNewestAndEveryLiveOne(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, 2)
