@@ -207,8 +207,8 @@ func newWorktreeRemoveCmd(g *globals) *cobra.Command {
 func newWorkflowCmd(g *globals) *cobra.Command {
 	lead := run.Orchestrator
 	var approve []string
-	resume := newFlowCmd(g, "resume FILE|ID", "Go on with a workflow: approve what waits, and try again what failed", facade.WorkflowResume, true)
-	resume.Flags().StringArrayVar(&approve, "approve", nil, "approve only this node (default: all that wait)")
+	resume := newFlowCmd(g, "resume FILE|ID", "Go on with a workflow: try again what failed, and approve the nodes that are named", facade.WorkflowResume, true)
+	resume.Flags().StringArrayVar(&approve, "approve", nil, "give the approval of this node (may be repeated; without it, approvals wait on)")
 	return group("workflow", "Workflows: graphs of runs and approvals", "validate, start, status or resume",
 		read(newFlowValidateCmd(g)),
 		write(newFlowCmd(g, "start FILE", "Start a workflow; its runs go on by themselves", facade.WorkflowStart, true), lead),
@@ -296,5 +296,13 @@ func printFlow(cmd *cobra.Command, raw json.RawMessage, asJSON bool) error {
 	for _, n := range w.Nodes {
 		rows = append(rows, []string{n.ID, n.State, fmt.Sprint(n.Attempts), or(n.Run, "-")})
 	}
-	return table(cmd.OutOrStdout(), []string{"NODE", "STATE", "TRIES", "RUN"}, rows)
+	if err := table(cmd.OutOrStdout(), []string{"NODE", "STATE", "TRIES", "RUN"}, rows); err != nil {
+		return err
+	}
+	for _, n := range w.Nodes {
+		if n.State == "waiting" && w.ID != nil {
+			fmt.Fprintf(cmd.ErrOrStderr(), "waits for an approval: harness workflow resume %s --approve %s\n", *w.ID, plain.Text(n.ID))
+		}
+	}
+	return nil
 }

@@ -405,8 +405,7 @@ func (o *ops) workflowResume(ctx context.Context, raw json.RawMessage, who petit
 	if err != nil {
 		return nil, err
 	}
-	may := who.operator && who.actor.Kind == run.Operator
-	if a.Approve != nil && !may {
+	if a.Approve != nil && !(who.operator && who.actor.Kind == run.Operator) {
 		return nil, &control.Problem{Code: wire.PermissionDenied, Message: "approvals are the operator's to give, at the command line"}
 	}
 	compared := a
@@ -429,7 +428,7 @@ func (o *ops) workflowResume(ctx context.Context, raw json.RawMessage, who petit
 				return nil, flowProblem(err)
 			}
 			id, request, _ := strings.Cut(plan, " ")
-			v, err := o.flows.Resume(id, workflow.Resumption{Request: request, Approve: a.Approve, May: may, Actor: actorJSON(who.actor)})
+			v, err := o.flows.Resume(id, workflow.Resumption{Request: request, Approve: a.Approve, Actor: actorJSON(who.actor)})
 			return flowing{Workflow: v}, flowProblem(err)
 		},
 	})

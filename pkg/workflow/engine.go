@@ -428,8 +428,8 @@ func (e *Engine) await(f *flow, a Attempt) {
 }
 
 // Resume goes on with a workflow: what failed or was interrupted is tried again.
-// Approve are the approvals that are given, all that are waited for where it is
-// nil and May is true. A request that has changed something changes nothing more.
+// Approvals are given by name alone, and whoever calls it has seen to it that they
+// may be. A request that has changed something changes nothing more.
 func (e *Engine) Resume(id string, r Resumption) (View, error) {
 	f, err := e.flow(id)
 	if err != nil {
@@ -454,7 +454,6 @@ func (e *Engine) Resume(id string, r Resumption) (View, error) {
 type Resumption struct {
 	Request string // its name, for the journal
 	Approve []string
-	May     bool
 	Actor   json.RawMessage
 }
 
@@ -480,12 +479,6 @@ func (f *flow) resume(r Resumption) error {
 		if err := f.append(TypeResumed, time.Now(), resumedBody{r.Actor, r.Request}); err != nil {
 			return err
 		}
-	}
-	if !r.May {
-		return nil
-	}
-	if r.Approve == nil {
-		r.Approve = f.state.Awaited()
 	}
 	for _, node := range r.Approve {
 		if err := f.append(TypeApproved, time.Now(), Approval{node, r.Actor, r.Request}); err != nil {

@@ -215,17 +215,17 @@ func TestEngine_RunsAGraphToItsEnd(t *testing.T) {
 	h.hand.end(t, "b", "exited", 0)
 	h.is(Waiting, "a:done:1", "b:done:2", "ok:waiting:0", "c:pending:0")
 	if v, err := h.e.Resume("wf-1", Resumption{}); err != nil || v.State != Waiting {
-		t.Errorf("an approval was given by who may not: %+v, %v", v, err)
+		t.Errorf("an approval was given that nobody named: %+v, %v", v, err)
 	}
-	if _, err := h.e.Resume("wf-1", Resumption{Approve: []string{"c"}, May: true}); !errors.Is(err, ErrNotAwaited) {
+	if _, err := h.e.Resume("wf-1", Resumption{Approve: []string{"c"}}); !errors.Is(err, ErrNotAwaited) {
 		t.Error(err)
 	}
-	if _, err := h.e.Resume("wf-1", Resumption{May: true, Actor: json.RawMessage(`{}`)}); err != nil {
+	if _, err := h.e.Resume("wf-1", Resumption{Approve: []string{"ok"}, Actor: json.RawMessage(`{}`)}); err != nil {
 		t.Error(err)
 	}
 	h.hand.end(t, "c", "exited", 0)
 	h.is(Done, "a:done:1", "b:done:2", "ok:done:0", "c:done:1")
-	if _, err := h.e.Resume("wf-1", Resumption{May: true}); !errors.Is(err, ErrOver) {
+	if _, err := h.e.Resume("wf-1", Resumption{}); !errors.Is(err, ErrOver) {
 		t.Error(err)
 	}
 	h.hand.mu.Lock()
@@ -341,7 +341,7 @@ func TestEngine_TrustsNoFileThatWasChanged(t *testing.T) {
 					if _, err := h.e.Status("wf-1"); !errors.As(err, &f) || !strings.HasPrefix(f.Entry, "workflows/wf-1/") {
 						t.Errorf("%s, status: %v", when, err)
 					}
-					if _, err := h.e.Resume("wf-1", Resumption{May: true}); !errors.As(err, &f) {
+					if _, err := h.e.Resume("wf-1", Resumption{}); !errors.As(err, &f) {
 						t.Errorf("%s, resume: %v", when, err)
 					}
 				}
@@ -397,7 +397,7 @@ func TestEngine_GoesOnOnceForEachRequest(t *testing.T) {
 	h.hand.end(t, "b", "failed", -1)
 	h.open()
 	h.is(Interrupted, "a:interrupted:1", "b:interrupted:1", "ok:pending:0", "c:pending:0")
-	again := Resumption{Request: "rs-1", May: true}
+	again := Resumption{Request: "rs-1"}
 	if _, err := h.e.Resume("wf-1", again); err != nil {
 		t.Fatal(err)
 	}
@@ -412,7 +412,7 @@ func TestEngine_GoesOnOnceForEachRequest(t *testing.T) {
 	if v, err := h.e.Resume("wf-1", again); err != nil || v.State != Waiting {
 		t.Errorf("%+v, %v", v, err)
 	}
-	if _, err := h.e.Resume("wf-1", Resumption{Request: "rs-2", May: true}); err != nil {
+	if _, err := h.e.Resume("wf-1", Resumption{Request: "rs-2", Approve: []string{"ok"}}); err != nil {
 		t.Fatal(err)
 	}
 	h.is(Running, "a:done:2", "b:done:2", "ok:done:0", "c:running:1")
