@@ -24,6 +24,9 @@ type keysFile struct {
 	Seed   []byte `json:"seed"` // of the last key, RFC 8032
 }
 
+// brokenKeys is what to do about a keysFile that cannot be used.
+const brokenKeys = "restore it from a copy; with it moved away the next contract begins with another key, but sessions that exist can then be neither verified, exported nor resumed on this machine"
+
 const (
 	keysSchema = "harness/ledger-keys/v1"
 	keysName   = "keys.json"
@@ -125,14 +128,14 @@ func (s *Store) readKeys() (*signer, error) {
 	}
 	var f keysFile
 	if err := json.Unmarshal(data, &f); err != nil || f.Schema != keysSchema || len(f.Seed) != ed25519.SeedSize {
-		return nil, fmt.Errorf("%s is torn or foreign; restore it, or move it away to begin with another key", path)
+		return nil, fmt.Errorf("%s is torn or foreign; %s", path, brokenKeys)
 	}
 	if _, err := f.Ring.keys(); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, fmt.Errorf("%s: %w; %s", path, err, brokenKeys)
 	}
 	found := &signer{f.Ring, ed25519.NewKeyFromSeed(f.Seed)}
 	if Fingerprint(found.key.Public().(ed25519.PublicKey)) != found.fingerprint() {
-		return nil, fmt.Errorf("%s: the private key is not that of the last public one", path)
+		return nil, fmt.Errorf("%s: the private key is not that of the last public one; %s", path, brokenKeys)
 	}
 	return found, nil
 }

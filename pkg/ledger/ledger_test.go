@@ -361,6 +361,25 @@ func TestStore_KeysArePrivateAndMadeOnce(t *testing.T) {
 	}
 }
 
+func TestStore_BrokenKeysSayWhatGoesWithThem(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "ledger")
+	begin(t, ledger.Open(dir), "a", 0)
+	path := filepath.Join(dir, "keys.json")
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, broken := range map[string]string{"torn": string(data[:len(data)/2]), "a key changed": strings.Replace(string(data), `"public_key": "`, `"public_key": "A`, 1)} {
+		if err := os.WriteFile(path, []byte(broken), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := ledger.Open(dir).Ring()
+		if err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "neither verified, exported nor resumed") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func TestStore_OneWriterAtATime(t *testing.T) {
 	s := newStore(t)
 	l := begin(t, s, "a", 1)
