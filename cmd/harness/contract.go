@@ -16,6 +16,7 @@ import (
 	"harness/pkg/daemon"
 	"harness/pkg/ledger"
 	"harness/pkg/run"
+	"harness/pkg/wire"
 )
 
 // verdictCode is the exit code of what a session came to. One that goes on is
@@ -47,29 +48,50 @@ func newContractCmd(g *globals, kill <-chan struct{}) *cobra.Command {
 			return cmd.Help()
 		},
 	}
-	cmd.AddCommand(read(newContractValidateCmd()), write(newContractRunCmd(g, kill), run.Orchestrator), read(newContractStatusCmd(g)), destroy(newContractCancelCmd(g), run.Orchestrator))
+	cmd.AddCommand(read(newContractValidateCmd(g)), write(newContractRunCmd(g, kill), run.Orchestrator), read(newContractStatusCmd(g)), destroy(newContractCancelCmd(g), run.Orchestrator))
 	return cmd
 }
 
-func newContractValidateCmd() *cobra.Command {
+func newContractValidateCmd(g *globals) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "validate FILE",
 		Short: "Check a contract, all faults at once",
+		Long:  "validate checks a contract, all faults at once. Where a daemon runs, it warns of work by a\nharness that this does not have.",
 		Args:  exactly(1, "one file"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			v := validation{OK: true}
 			text, err := daemon.ReadRegular(args[0])
 			if err != nil {
 				v = validation{Errors: []control.Fault{{File: args[0], Message: "not readable: " + err.Error()}}}
-			} else if _, faults := contract.Parse(args[0], text); len(faults) > 0 {
+			} else if spec, faults := contract.Parse(args[0], text); len(faults) > 0 {
 				v = validation{Errors: toFaults(faults)}
+			} else if spec.Work != nil && spec.Work.Harness != "" {
+				v.Warnings = g.doubtHarness(cmd.Context(), args[0], spec.Work.Harness)
 			}
 			return reportValidation(cmd, args[0], v, asJSON)
 		},
 	}
 	jsonFlag(cmd, &asJSON)
 	return cmd
+}
+
+// doubtHarness warns of work by a harness that a daemon which runs does not have.
+// Where none answers, there is nothing to say.
+func (g *globals) doubtHarness(ctx context.Context, file, name string) []control.Fault {
+	ctx, stop := context.WithTimeout(ctx, fleetPatience)
+	defer stop()
+	c, err := g.client(ctx)
+	if err != nil {
+		return nil
+	}
+	defer c.Close()
+	_, err = c.Describe(ctx, name)
+	p, refused := errors.AsType[*control.Problem](err)
+	if !refused || p.Code != wire.UnknownHarness {
+		return nil
+	}
+	return []control.Fault{{File: file, Key: control.OrNull("work.harness"), Message: problemText(p)}}
 }
 
 func newContractRunCmd(g *globals, kill <-chan struct{}) *cobra.Command {
@@ -82,6 +104,9 @@ func newContractRunCmd(g *globals, kill <-chan struct{}) *cobra.Command {
 		Long:  "run runs a contract's work and checks, each confined to the contract's directory, and\nprints the verdict. With the name of a session it joins one that runs, or goes on with\none that was interrupted: what is recorded is not run again. An interrupt from the\nkeyboard cancels it.\n\nExit 0: pass, 1: fail, 4: error, 5: timeout, 6: cancelled.",
 		Args:  exactly(1, "one file or session"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if session == "" && cmd.Flags().Changed("session") {
+				return usagef("--session: a session's name is empty; leave it out for a new one")
+			}
 			r, closeRunner, err := g.runner(cmd.Context(), g.principal("", ""), standalone, cmd)
 			if err != nil {
 				return err

@@ -3,14 +3,14 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
-	"strings"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"harness/pkg/contract"
-	"harness/pkg/daemon"
 	"harness/pkg/durable"
 	"harness/pkg/ledger"
 	"harness/pkg/run"
@@ -71,15 +71,42 @@ func newLedgerExportCmd(g *globals) *cobra.Command {
 				return err
 			}
 			if output != "" {
-				return durable.Write(output, data)
+				return writeBundle(cmd, output, args[0], data, asJSON)
 			}
 			_, err = cmd.OutOrStdout().Write(data)
 			return err
 		},
 	}
-	jsonFlag(cmd, &asJSON) // it is JSON in any case
+	jsonFlag(cmd, &asJSON) // it is JSON in any case, but for what -o says
 	cmd.Flags().StringVarP(&output, "output", "o", "", "write it to this file")
 	return cmd
+}
+
+// exported is the answer of `harness ledger export -o FILE --json`.
+type exported struct {
+	File    string `json:"file"`
+	Session string `json:"session"`
+	SHA256  string `json:"sha256"`
+}
+
+// writeBundle writes to a file in a directory that is there: another one would be
+// a mistyped path.
+func writeBundle(cmd *cobra.Command, file, session string, data []byte, asJSON bool) error {
+	dir := filepath.Dir(file)
+	if info, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("write %q: there is no directory %q; make it first", file, dir)
+	} else if err != nil {
+		return fmt.Errorf("write %q: %w", file, err)
+	} else if !info.IsDir() {
+		return fmt.Errorf("write %q: %q is no directory", file, dir)
+	}
+	if err := durable.Write(file, data); err != nil {
+		return err
+	}
+	if !asJSON {
+		return nil
+	}
+	return printJSON(cmd.OutOrStdout(), exported{file, session, ledger.SHA256(data)})
 }
 
 // ledgerLine is one session of `harness ledger list --json`.
@@ -153,111 +180,6 @@ func describeSession(store *ledger.Store, s ledger.Session) ledgerLine {
 		}
 	}
 	return l
-}
-
-// verification is the answer of `harness ledger verify --json`.
-type verification struct {
-	OK    bool         `json:"ok"`
-	Error *verifyError `json:"error"`
-}
-
-type verifyError struct {
-	Code    string `json:"code"`
-	Entry   *int   `json:"entry"`
-	Message string `json:"message"`
-}
-
-func newLedgerVerifyCmd(g *globals) *cobra.Command {
-	var asJSON bool
-	var keys []string
-	cmd := &cobra.Command{
-		Use:   "verify FILE",
-		Short: "Check an exported bundle, offline",
-		Long:  "verify checks every digest and signature of an exported bundle. --key pins whose\nsignatures are accepted, by public key or fingerprint (`harness ledger keys` prints them).\nWithout it, those of this machine's own ledger are, and where there is none, the bundle\nis checked against the keys that it carries.",
-		Args:  exactly(1, "one file"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			pin, err := g.pin(keys)
-			if err != nil {
-				return err
-			}
-			data, err := daemon.ReadRegular(args[0])
-			if err != nil {
-				return fmt.Errorf("read the bundle %q: %w", args[0], err)
-			}
-			b, err := ledger.Verify(data, pin)
-			fault, failed := errors.AsType[*ledger.Fault](err)
-			if err != nil && !failed {
-				return err
-			}
-			if asJSON {
-				return printVerification(cmd, fault)
-			}
-			if failed {
-				return fmt.Errorf("%s does not hold: %w", args[0], fault)
-			}
-			printVerified(cmd, b, pin)
-			return nil
-		},
-	}
-	jsonFlag(cmd, &asJSON)
-	cmd.Flags().StringArrayVar(&keys, "key", nil, "a public key or a fingerprint, or a file that holds one; may be given again")
-	cmd.Flags().StringArrayVar(&keys, "fingerprint", nil, "the same as --key")
-	return cmd
-}
-
-// pin is what was given, or the ring of this machine.
-func (g *globals) pin(keys []string) (ledger.Pin, error) {
-	if len(keys) > 0 {
-		for i, key := range keys {
-			if text, err := os.ReadFile(key); err == nil {
-				keys[i] = strings.TrimSpace(string(text))
-			}
-		}
-		pin, err := ledger.NewPin(keys...)
-		if err != nil {
-			return nil, usagef("--key: %w", err)
-		}
-		return pin, nil
-	}
-	ring, err := g.ledger().Ring()
-	if err != nil {
-		return nil, err
-	}
-	var pin ledger.Pin
-	for _, k := range ring {
-		pin = append(pin, k.Fingerprint)
-	}
-	return pin, nil
-}
-
-func printVerification(cmd *cobra.Command, fault *ledger.Fault) error {
-	v := verification{OK: fault == nil}
-	if fault != nil {
-		v.Error = &verifyError{Code: string(wire.InvalidEvidence), Message: fault.Message}
-		if fault.Entry > 0 {
-			v.Error.Entry = &fault.Entry
-		}
-	}
-	if err := printJSON(cmd.OutOrStdout(), v); err != nil {
-		return err
-	}
-	if fault != nil {
-		return silentError{}
-	}
-	return nil
-}
-
-func printVerified(cmd *cobra.Command, b *ledger.Bundle, pin ledger.Pin) {
-	out := cmd.OutOrStdout()
-	outcome := "not done yet"
-	if b.Verdict != nil {
-		outcome = b.Verdict.Outcome
-	}
-	fmt.Fprintf(out, "session %s: %d entries hold; verdict: %s\n", b.Session, len(b.Entries), outcome)
-	if pin == nil {
-		last := b.PublicKeys[len(b.PublicKeys)-1]
-		fmt.Fprintf(out, "signed by %s, which nobody vouched for; pin it with --key once you know whose it is\n", last.Fingerprint)
-	}
 }
 
 func newLedgerKeysCmd(g *globals) *cobra.Command {

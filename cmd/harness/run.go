@@ -111,10 +111,11 @@ type refusal struct {
 }
 
 // printRefusal prints why nothing else is on stdout. What has been reported
-// already has been printed as JSON too.
+// already has been printed as JSON too, as has what only its exit code is about.
 func printRefusal(out io.Writer, err error) {
 	var r refusal
-	if _, unwell := errors.AsType[unwell](err); unwell || errors.Is(err, silentError{}) {
+	_, unwell := errors.AsType[unwell](err)
+	if _, ended := errors.AsType[exitError](err); ended || unwell || errors.Is(err, silentError{}) {
 		return
 	}
 	r.Error.Code, r.Error.Message = wire.OperationFailed, err.Error()

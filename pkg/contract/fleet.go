@@ -37,14 +37,18 @@ type HarnessEnd struct {
 	Receipt  string // digest of its final receipt, which commits to all of its evidence
 }
 
-// ErrNoFleet is why a harness is not run where there is no daemon.
-var ErrNoFleet = errors.New("a harness is run by the daemon, and none answers: start it with `harness daemon`, do without --standalone, or name a cmd")
+// Why a harness is not run.
+var (
+	// ErrNoFleet is for where no daemon answers.
+	ErrNoFleet = errors.New("a harness is run by the daemon, and none answers: start it with `harness daemon`, or name a cmd")
+	errAlone   = errors.New("a harness is run by the daemon, which --standalone does without: leave that out, or name a cmd")
+)
 
 // harness does the work by a harness of the fleet.
 func (x *Execution) harness(ctx context.Context, prompt string, entry int) Observed {
 	fleet := x.runner.Fleet
 	if fleet == nil {
-		return Observed{End: Unstarted, Problem: ErrNoFleet.Error()}
+		return Observed{End: Unstarted, Problem: errAlone.Error()}
 	}
 	w := x.spec.Work
 	job := HarnessWork{Session: x.id, Harness: w.Harness, Prompt: prompt, Timeout: x.spec.Timeout, Key: fmt.Sprintf("%s/%d", x.id, entry)}
