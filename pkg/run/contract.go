@@ -132,7 +132,14 @@ type Info struct {
 	Signal             *string    `json:"signal"`
 	Reason             *string    `json:"reason"`
 	Bounded            bool       `json:"bounded"`
-	Bytes              int64      `json:"bytes"` // of its output that is kept
+	Bytes              int64      `json:"bytes"`     // of its output that is kept
+	Truncated          bool       `json:"truncated"` // there was more output, known once it is over
+}
+
+// stored is what status.json has: the receipts say the rest.
+type stored struct {
+	Info
+	Truncated *bool `json:"truncated,omitempty"` // in place of that of the run; never there
 }
 
 // project makes what is shown of a run from its evidence. final is the digest of
@@ -159,7 +166,7 @@ func project(c Contract, records []evidence.Record, final string, bytes int64) (
 			}
 			at := r.At
 			info.State, info.ExitCode, info.Signal, info.Reason, info.EndedAt = end.State, end.ExitCode, end.Signal, end.Reason, &at
-			info.Bytes = end.OutputBytes
+			info.Bytes, info.Truncated = end.OutputBytes, end.OutputCut
 		}
 	}
 	return info, nil

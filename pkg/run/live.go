@@ -424,7 +424,7 @@ func (r *Run) status(final string) error {
 }
 
 func writeStatus(dir *evidence.Dir, info Info) error {
-	data, err := json.Marshal(info)
+	data, err := json.Marshal(stored{Info: info})
 	if err != nil {
 		return fmt.Errorf("encode a run: %w", err)
 	}

@@ -326,7 +326,7 @@ func (v *view) shown(dir *evidence.Dir) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return writeStatus(dir, v.info)
 	}
-	want, encodeErr := json.Marshal(v.info)
+	want, encodeErr := json.Marshal(stored{Info: v.info})
 	if err != nil || encodeErr != nil || !bytes.Equal(bytes.TrimSuffix(have, []byte("\n")), want) || !bytes.HasSuffix(have, []byte("\n")) {
 		return &evidence.Fault{Entry: statusFile, Message: "it does not say what the evidence says"}
 	}

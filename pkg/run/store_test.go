@@ -143,8 +143,10 @@ func TestRun_OutputIsBounded(t *testing.T) {
 		r.Write(line)
 	}
 	ended(r, 0, "")
-	if i, _ := s.Info(r.ID()); i.Bytes != limit {
-		t.Errorf("%d bytes", i.Bytes)
+	// What is shown on the disk is as it was before that was shown.
+	status, err := os.ReadFile(filepath.Join(s.dir.Name(), r.ID(), statusFile))
+	if i, _ := s.Info(r.ID()); i.Bytes != limit || !i.Truncated || err != nil || strings.Contains(string(status), "truncated") {
+		t.Errorf("%+v, %s, %v", i, status, err)
 	}
 	var total int
 	for offset := int64(0); ; {
