@@ -346,6 +346,44 @@ func TestMessages_SteerIsPendingUntilItIsAcknowledged(t *testing.T) {
 	}
 }
 
+// A run that nobody waits for is ended by its id, and shown by it; to stop its
+// harness leaves it alone and says so.
+func TestRuns_AreEndedAndShownByTheirIDs(t *testing.T) {
+	t.Parallel()
+	h := newHome(t).withRoots()
+	h.configure(append(h.workers(), harnessTable("talks", "head -c 5000000 /dev/zero", ""))...)
+	h.start()
+	id := runOf(t, h.must("run", "slow", "-d", "--idempotency-key", "k", "--json")).ID
+	if o := h.harness("run", "slow", "-d", "--idempotency-key", "k"); o.code != 0 || !strings.Contains(o.stderr, id+" replayed") {
+		t.Error(o)
+	}
+	if o := h.harness("stop", "slow"); o.code != 0 || !strings.Contains(o.stderr, "harness stop "+id) {
+		t.Error(o)
+	}
+	correlation := answered(t, h.must("message", "steer", id, "not this", "--json")).Message.CorrelationID
+	if out := h.must("runs", id); !strings.Contains(out, "pending, correlation id "+correlation) || strings.Contains(out, "not this") {
+		t.Error(out)
+	}
+	for range 2 { // the second finds it over
+		if out := h.must("stop", id); !strings.HasPrefix(out, id+" cancelled") {
+			t.Error(out)
+		}
+	}
+	if out := h.must("runs", id, "--output"); out != "begun\n" {
+		t.Errorf("%q", out)
+	}
+	if o := h.harness("run", "slow", "--idempotency-key", "k"); o.code != 1 || o.stdout != "begun\n" || !strings.Contains(o.stderr, "cancelled") || !strings.Contains(o.stderr, "(replayed)") {
+		t.Error(o)
+	}
+	o := h.harness("run", "talks", "--json")
+	if o.code != 0 || !strings.Contains(o.stderr, "output cut at 4194304 bytes") || !strings.Contains(o.stdout, `"truncated":true`) && !strings.Contains(o.stdout, `"truncated": true`) {
+		t.Errorf("%d %s %s", o.code, o.stdout, o.stderr)
+	}
+	if out := h.must("runs", runOf(t, o.stdout).ID, "verify"); !strings.Contains(out, "all as they were written") {
+		t.Error(out)
+	}
+}
+
 // Subscribers hear of the state, and of the end of a run (RES).
 func TestResources_TellWhoSubscribed(t *testing.T) {
 	t.Parallel()

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -84,8 +86,25 @@ func newRunCmd(g *globals) *cobra.Command {
 	return cmd
 }
 
+// check says what no run can be launched with.
+func (o runOptions) check(cmd *cobra.Command) error {
+	given := cmd.Flags().Changed
+	switch {
+	case given("prompt-file") && o.prompt == "":
+		return usagef("--prompt-file is empty; see `harness run --help`")
+	case given("timeout") && o.timeout <= 0:
+		return usagef("--timeout is more than 0, such as 10m; see `harness run --help`")
+	case given("role") && !slices.Contains(run.Roles(), o.role):
+		return usagef("--role is one of %s, not %q", strings.Join(run.Roles(), ", "), o.role)
+	}
+	return nil
+}
+
 // run launches, shows what is printed, and reports the end.
 func (o runOptions) run(cmd *cobra.Command, g *globals, args []string) error {
+	if err := o.check(cmd); err != nil {
+		return err
+	}
 	prompt, err := absolute(o.prompt)
 	if err != nil {
 		return err
@@ -115,6 +134,10 @@ func (o runOptions) run(cmd *cobra.Command, g *globals, args []string) error {
 	if o.detach {
 		return o.report(cmd, first)
 	}
+	if !o.asJSON {
+		// Whoever loses the daemon, or the terminal, can ask for it by this.
+		fmt.Fprintf(cmd.ErrOrStderr(), "harness: run %s %s\n", first.Run.ID, map[bool]string{false: "begins", true: "is replayed"}[first.Replayed])
+	}
 	err = o.follow(cmd, c, first.Run.ID)
 	if err == nil {
 		err = c.Operate(cmd.Context(), "wait", map[string]string{"run": first.Run.ID}, &last)
@@ -123,7 +146,7 @@ func (o runOptions) run(cmd *cobra.Command, g *globals, args []string) error {
 		return o.interrupted(cmd, c, first)
 	}
 	if err != nil {
-		return err
+		return fmt.Errorf("wait for run %s: %w", first.Run.ID, err)
 	}
 	last.Run.Replayed, last.Replayed = first.Replayed, first.Replayed
 	return o.report(cmd, last)
@@ -142,7 +165,7 @@ func (o runOptions) follow(cmd *cobra.Command, c *control.Client, id string) err
 // foreground has it end with the command.
 func (o runOptions) interrupted(cmd *cobra.Command, c *control.Client, first ranAnswer) error {
 	if first.Replayed {
-		return nil // another's
+		return cmd.Context().Err() // another's
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), time.Minute)
 	defer cancel()
@@ -160,7 +183,17 @@ func (o runOptions) report(cmd *cobra.Command, a ranAnswer) error {
 			return err
 		}
 	} else {
-		fmt.Fprintf(cmd.ErrOrStderr(), "harness: run %s %s\n", a.Run.ID, plain.Text(stateText(a.Run)))
+		text := stateText(a.Run)
+		switch {
+		case a.Replayed && !run.Over(a.Run.State):
+			text = fmt.Sprintf("replayed: it was %s when it was launched; `harness runs %s` says how it is", a.Run.State, a.Run.ID)
+		case a.Replayed:
+			text += " (replayed)"
+		}
+		fmt.Fprintf(cmd.ErrOrStderr(), "harness: run %s %s\n", a.Run.ID, plain.Text(text))
+	}
+	if a.Run.Truncated {
+		fmt.Fprintf(cmd.ErrOrStderr(), "harness: output cut at %d bytes\n", a.Run.Bytes)
 	}
 	if run.Over(a.Run.State) && (a.Run.State != run.Exited || a.Run.ExitCode == nil || *a.Run.ExitCode != 0) {
 		return silentError{}
@@ -186,11 +219,11 @@ func stateText(i run.Info) string {
 func newRunsCmd(g *globals) *cobra.Command {
 	var name, after string
 	var limit int
-	var asJSON bool
+	var asJSON, output bool
 	cmd := &cobra.Command{
 		Use:   "runs [ID [verify]]",
 		Short: "List the runs, show one, or check its evidence",
-		Long:  "runs lists the runs of the harnesses, newest first. With an id it shows one, and with\nthe word verify it checks every file of its evidence. Evidence is checked before it is\nshown: what is not as it was written is an error that names the file.",
+		Long:  "runs lists the runs of the harnesses, newest first. With an id it shows one, and with\nthe word verify it checks every file of its evidence; --output is what it printed, of\none under way until its end. Evidence is checked before it is\nshown: what is not as it was written is an error that names the file.",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 2 || len(args) == 2 && args[1] != "verify" {
 				return usagef("runs takes nothing, an id, or an id and the word verify; see `harness runs --help`")
@@ -198,15 +231,23 @@ func newRunsCmd(g *globals) *cobra.Command {
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if limit < 1 || limit > 100 {
+				return usagef("--limit is 1 to 100")
+			}
+			if output && (len(args) != 1 || asJSON) {
+				return usagef("--output is that of one run, as it was printed; see `harness runs --help`")
+			}
 			c, err := g.client(cmd.Context())
 			if err != nil {
 				return err
 			}
 			defer c.Close()
-			switch len(args) {
-			case 0:
+			switch {
+			case output:
+				return showOutput(cmd, c, args[0])
+			case len(args) == 0:
 				return listRuns(cmd, c, map[string]any{"name": name, "after": after, "limit": limit}, asJSON)
-			case 1:
+			case len(args) == 1:
 				return showRun(cmd, c, args[0], asJSON)
 			}
 			return verifyRun(cmd, c, args[0], asJSON)
@@ -215,6 +256,7 @@ func newRunsCmd(g *globals) *cobra.Command {
 	cmd.Flags().StringVar(&name, "harness", "", "only the runs of this one")
 	cmd.Flags().StringVar(&after, "after", "", "go on after this id")
 	cmd.Flags().IntVar(&limit, "limit", 20, "at most this many, up to 100")
+	cmd.Flags().BoolVar(&output, "output", false, "what the run printed")
 	jsonFlag(cmd, &asJSON)
 	return cmd
 }
@@ -274,7 +316,10 @@ func showRun(cmd *cobra.Command, c *control.Client, id string, asJSON bool) erro
 	if asJSON {
 		return printJSON(cmd.OutOrStdout(), raw)
 	}
-	var a ranAnswer
+	var a struct {
+		Run      run.Info
+		Messages []run.Message
+	}
 	if err := json.Unmarshal(raw, &a); err != nil {
 		return fmt.Errorf("read the run: %w", err)
 	}
@@ -292,10 +337,29 @@ func showRun(cmd *cobra.Command, c *control.Client, id string, asJSON bool) erro
 	row("role", or(i.Role, ""))
 	row("by", actorText(i.Actor))
 	row("key", or(i.IdempotencyKey, ""))
-	row("output", fmt.Sprintf("%d bytes", i.Bytes))
+	row("output", fmt.Sprintf("%d bytes", i.Bytes)+map[bool]string{true: ", cut there"}[i.Truncated])
 	row("catalog", or(i.CatalogSHA256, ""))
 	row("final receipt", or(i.FinalReceiptSHA256, ""))
+	for n, m := range a.Messages {
+		if pending := m.Disposition == run.Pending; pending || n >= len(a.Messages)-shownMessages {
+			row(m.Type, fmt.Sprintf("%s %s, correlation id %s, %d bytes", m.ID, m.Disposition, m.CorrelationID, m.Bytes))
+		}
+	}
 	return nil
+}
+
+// shownMessages is how many messages of a run are shown, beside those that wait
+// for an answer.
+const shownMessages = 20
+
+// showOutput prints what a run printed, once its evidence was checked, made safe
+// for the terminal (CFG-6).
+func showOutput(cmd *cobra.Command, c *control.Client, id string) error {
+	if _, err := c.OperateRaw(cmd.Context(), "run", map[string]string{"run": id}); err != nil {
+		return err
+	}
+	w := newCleaner(cmd.OutOrStdout(), plainLine)
+	return errors.Join(c.Output(cmd.Context(), id, w), w.Close())
 }
 
 // verified is the answer of `harness runs ID verify --json`.

@@ -3,11 +3,14 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
 	"harness/pkg/control"
+	"harness/pkg/facade"
 	"harness/pkg/plain"
+	"harness/pkg/run"
 )
 
 // newUnitsCmd makes start, stop or restart.
@@ -19,6 +22,9 @@ func newUnitsCmd(g *globals, verb, short string) *cobra.Command {
 		Args:              atLeast(1, "names: of harnesses, or of upstreams such as mcp.gitea"),
 		ValidArgsFunction: g.completeUnits,
 		RunE: g.with(func(cmd *cobra.Command, c *control.Client, names []string) error {
+			if verb == "stop" && slices.ContainsFunc(names, run.Known) {
+				return stopRuns(cmd, c, names, asJSON)
+			}
 			act := map[string]func(context.Context, ...string) ([]control.UnitState, error){
 				"start": c.Start, "stop": c.Stop, "restart": c.Restart,
 			}[verb]
@@ -26,11 +32,56 @@ func newUnitsCmd(g *globals, verb, short string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return reportUnits(cmd, verb, units, asJSON)
+			err = reportUnits(cmd, verb, units, asJSON)
+			if verb == "stop" && !asJSON {
+				remind(cmd, c, names)
+			}
+			return err
 		}),
+	}
+	if verb == "stop" {
+		cmd.Long = "stop stops harnesses and upstreams, and waits until they are stopped. With the ids of\nruns it cancels what `harness run` began, also such as nobody waits for: to stop a\nharness leaves those alone."
 	}
 	jsonFlag(cmd, &asJSON)
 	return cmd
+}
+
+// stopRuns cancels runs that `harness run` began.
+func stopRuns(cmd *cobra.Command, c *control.Client, ids []string, asJSON bool) error {
+	if !slices.ContainsFunc(ids, func(id string) bool { return !run.Known(id) }) {
+		var over []run.Info
+		for _, id := range ids {
+			var a ranAnswer
+			if err := c.Operate(cmd.Context(), "cancel", map[string]string{"run": id}, &a); err != nil {
+				return err
+			}
+			over = append(over, a.Run)
+			if !asJSON {
+				fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n", id, plain.Text(stateText(a.Run)))
+			}
+		}
+		if asJSON {
+			return printJSON(cmd.OutOrStdout(), facade.RunList{Runs: over})
+		}
+		return nil
+	}
+	return usagef("stop takes names, or ids of runs, and not both at once; see `harness stop --help`")
+}
+
+// remind names the runs of what was stopped that go on.
+func remind(cmd *cobra.Command, c *control.Client, names []string) {
+	for _, name := range names {
+		var list facade.RunList
+		// What is wrong with the evidence of runs is for those to hear who ask for it.
+		if c.Operate(cmd.Context(), "runs", map[string]any{"name": name, "limit": 20}, &list) != nil {
+			continue
+		}
+		for _, i := range list.Runs {
+			if i.Bounded && !run.Over(i.State) {
+				fmt.Fprintf(cmd.ErrOrStderr(), "harness: run %s of %s goes on; `harness stop %s` ends it\n", i.ID, plain.Text(name), i.ID)
+			}
+		}
+	}
 }
 
 // reportUnits prints what became of a start, stop or restart.

@@ -55,7 +55,7 @@ func (o *ops) operations() map[string]operation {
 // verbs are operations that only the command line has.
 func (o *ops) verbs() map[string]operation {
 	return map[string]operation{
-		"runs": o.runList, "run": o.runInfo, "wait": o.runWait, "verify": o.runVerify, "cancel": o.runCancel,
+		"runs": o.runList, "run": o.runShow, "wait": o.runWait, "verify": o.runVerify, "cancel": o.runCancel,
 		facade.ContractBegin: o.contractBegin, facade.ContractHold: o.contractHold, facade.ContractEnd: o.contractEnd,
 		"worktree_list": o.worktreeList, "worktree_remove": o.worktreeRemove,
 	}
@@ -311,6 +311,26 @@ func (o *ops) runInfo(_ context.Context, raw json.RawMessage, _ petitioner) (any
 	return launched{Run: info}, err
 }
 
+// shownRun is the answer about one run.
+type shownRun struct {
+	launched
+	Messages control.List[run.Message] `json:"messages"`
+}
+
+// runShow is a run with its messages, which have no bodies (RES-3).
+func (o *ops) runShow(_ context.Context, raw json.RawMessage, _ petitioner) (any, error) {
+	a, err := arguments[runArgs](raw)
+	if err != nil {
+		return nil, err
+	}
+	info, err := o.runs.Info(a.Run)
+	if err != nil {
+		return nil, err
+	}
+	messages, err := o.runs.Messages(a.Run)
+	return shownRun{launched{Run: info}, messages}, err
+}
+
 // runWait answers once a run has ended.
 func (o *ops) runWait(ctx context.Context, raw json.RawMessage, who petitioner) (any, error) {
 	a, err := arguments[runArgs](raw)
@@ -355,14 +375,17 @@ func (o *ops) runVerify(_ context.Context, raw json.RawMessage, _ petitioner) (a
 }
 
 // runCancel ends a bounded run: the operator's interrupt, which no tool has
-// (MUT-4).
+// (MUT-4). One that is over stays as it is (CLI-6).
 func (o *ops) runCancel(ctx context.Context, raw json.RawMessage, who petitioner) (any, error) {
 	a, err := arguments[runArgs](raw)
 	if err != nil {
 		return nil, err
 	}
-	if !o.bounded.cancel(a.Run) {
-		return nil, run.ErrUnknown
+	if _, live := o.runs.Live(a.Run); !o.bounded.cancel(a.Run) && live {
+		return nil, &control.Problem{
+			Code: wire.OperationFailed, Message: "the run is not one that `harness run` began",
+			Hint: "`harness stop NAME` ends a harness, `harness contract cancel` a contract",
+		}
 	}
 	return o.runWait(ctx, raw, who)
 }
