@@ -137,8 +137,14 @@ func TestDelegate_AnOutsiderGetsAVerdictOfEveryKind(t *testing.T) {
 		h.write("home/tool.json", string(raw))
 		h.write("home/cli.json", h.must("ledger", "export", outcome))
 		for _, file := range []string{"tool.json", "cli.json"} {
-			if got := h.must("ledger", "verify", file, "--json"); got != `{"ok":true,"error":null}`+"\n" {
-				t.Errorf("%s: %s", file, got)
+			var got struct {
+				OK                      bool
+				Error                   *string
+				Session, Outcome, Trust string
+			}
+			text := h.must("ledger", "verify", file, "--json")
+			if err := json.Unmarshal([]byte(text), &got); err != nil || !got.OK || got.Error != nil || got.Session != outcome || got.Outcome != outcome || got.Trust != "own" {
+				t.Errorf("%s: %s, %v", file, text, err)
 			}
 		}
 		if a, b := canonicalFile(t, h.path("home/tool.json")), canonicalFile(t, h.path("home/cli.json")); a != b {

@@ -51,7 +51,7 @@ func TestContract_ItsWorkIsARunOfTheFleet(t *testing.T) {
 	if got := h.harness("contract", "run", "c.toml", "--session", "alone"); got.code != 4 {
 		t.Errorf("without a daemon: %+v", got)
 	}
-	if work := h.entries("alone", "finished"); !strings.Contains(work[0]["reason"].(string), "--standalone") {
+	if work := h.entries("alone", "finished"); !strings.Contains(work[0]["reason"].(string), "start it with `harness daemon`") {
 		t.Errorf("it does not say why: %v", work[0])
 	}
 	h.configure(append(h.workers(), harnessTable("makes", "cat > "+h.path("home/made"), ""))...)

@@ -151,7 +151,7 @@ func verifyLedger(tb testing.TB, s scale) []figure {
 	}
 	var took []float64
 	for range s.rounds {
-		took = append(took, h.timed(harness(tb), "ledger", "verify", path))
+		took = append(took, h.timed(harness(tb), "ledger", "verify", "--key", b.PublicKeys[0].Fingerprint, path))
 	}
 	return []figure{{what: fmt.Sprintf("ledger verify, %d entries", n), unit: "ms", value: median(took), bound: bound{1000, false, "CON-4"}}}
 }
