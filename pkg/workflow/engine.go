@@ -256,7 +256,7 @@ func known(id string) bool {
 	if len(id) < 4 || len(id) > 80 || id[:3] != "wf-" {
 		return false
 	}
-	return nameOK.MatchString(id)
+	return nameOK(id)
 }
 
 // append adds a record, and what it means. The caller holds f.mu, or is alone.

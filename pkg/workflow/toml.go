@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 
 	"github.com/pelletier/go-toml/v2"
@@ -51,7 +50,17 @@ func decode(data []byte, v any) Faults {
 }
 
 // nameOK is the alphabet of ids and names.
-var nameOK = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$`) //nolint:gochecknoglobals // compiled once
+func nameOK(s string) bool {
+	for i, c := range []byte(s) {
+		switch {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '_':
+		case i > 0 && (c == '.' || c == '-'):
+		default:
+			return false
+		}
+	}
+	return s != "" && len(s) <= 64
+}
 
 // checkNeeds finds needs that are nobody's, double, or of itself, and cycles.
 func checkNeeds(kind string, ids []string, needs map[string][]string, faults *Faults) {
