@@ -29,20 +29,10 @@ func (o Original) String() string {
 	return o.Key + "__" + o.Name
 }
 
-// expose returns the name under which agents see o if nothing else is there:
-// the original where it has at most 50 characters out of [A-Za-z0-9_-], and
-// otherwise what is left of it when cut or replaced, with six hex digits of
-// its SHA-256 (MCP-2).
-func expose(o Original) string {
-	name := o.String()
-	if isPlain(name) {
-		return name
-	}
-	return rewrite(name, 0)
-}
-
-// ExposeAll returns the exposed name of each original, unique even where "-"
-// and "_" are one; equal originals get equal names. Of originals that want one
+// ExposeAll returns the name under which agents see each original: itself where
+// it has at most 50 characters out of [A-Za-z0-9_-], and otherwise what is left of
+// it when cut or replaced, with six hex digits of its SHA-256 (MCP-2). Names are
+// unique even where "-" and "_" are one; equal originals get equal names. Of originals that want one
 // name the bytewise smallest keeps it and the others are rewritten. Neither
 // the order of originals nor what else is among them matters to a name: only
 // those it would be confused with do.

@@ -10,6 +10,9 @@ import (
 	"pgregory.net/rapid"
 )
 
+// expose is the name of an original that is there alone.
+func expose(o Original) string { return ExposeAll([]Original{o})[0] }
+
 func TestExpose_RewritesOnlyWhatAgentsRefuse(t *testing.T) {
 	long := strings.Repeat("x", 46) // with the key 49, 50 and 51 characters
 	tests := []struct{ name, key, tool, want string }{

@@ -85,6 +85,20 @@ type Entry struct {
 // Genesis is the head of the chain of that name while it has no record.
 func Genesis(chain string) Head { return Head{Sum: Digest([]byte("harness/chain/v1\n" + chain))} }
 
+// IsName reports whether s can be the name of a thing that has evidence: one
+// component of a path, of at most 64 characters, that is no hidden file.
+func IsName(s string) bool {
+	for i, c := range []byte(s) {
+		switch {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '_':
+		case i > 0 && (c == '.' || c == '-'):
+		default:
+			return false
+		}
+	}
+	return s != "" && len(s) <= 64
+}
+
 // EntryName is the name of record n of a type.
 func EntryName(n int, typ string) string { return fmt.Sprintf("%04d-%s.json", n, typ) }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"time"
 
 	"harness/pkg/evidence"
@@ -77,22 +78,38 @@ type Message struct {
 	RedactionState string    `json:"redaction_state"` // "body_omitted"
 }
 
+// receiptsOf goes through the receipts of messages in a chain. Where one cannot be
+// read it ends, and err says why.
+func receiptsOf(records []evidence.Record, err *error) iter.Seq2[evidence.Record, messageBody] {
+	return func(yield func(evidence.Record, messageBody) bool) {
+		for _, r := range records {
+			if r.Type != typeMessage {
+				continue
+			}
+			var m messageBody
+			if why := json.Unmarshal(r.Body, &m); why != nil {
+				*err = fmt.Errorf("read a message's receipt: %w", why)
+				return
+			}
+			if !yield(r, m) {
+				return
+			}
+		}
+	}
+}
+
 // messagesOf lists the messages that a chain has receipts of.
-func messagesOf(run string, records []evidence.Record) ([]Message, error) {
-	list := []Message{}
-	for _, r := range records {
-		if r.Type != typeMessage {
-			continue
-		}
-		var m messageBody
-		if err := json.Unmarshal(r.Body, &m); err != nil {
-			return nil, fmt.Errorf("read a message's receipt: %w", err)
-		}
+func messagesOf(run string, records []evidence.Record) (list []Message, err error) {
+	list = []Message{}
+	for r, m := range receiptsOf(records, &err) {
 		d := Acknowledged
 		if m.Type == Steer {
 			d = Pending
 		}
 		list = append(list, Message{m.ID, run, m.Type, "local", r.At, m.CorrelationID, d, m.Bytes, m.SHA256, "body_omitted"})
+	}
+	if err != nil {
+		return nil, err
 	}
 	for _, ack := range list {
 		if ack.Type != Ack {
@@ -110,14 +127,7 @@ func messagesOf(run string, records []evidence.Record) ([]Message, error) {
 // splitMessages takes a message log apart: one line for each receipt, and what
 // follows them, which a crash kept from having one.
 func splitMessages(data []byte, records []evidence.Record) (torn []byte, err error) {
-	for _, r := range records {
-		if r.Type != typeMessage {
-			continue
-		}
-		var m messageBody
-		if err := json.Unmarshal(r.Body, &m); err != nil {
-			return nil, fmt.Errorf("read a message's receipt: %w", err)
-		}
+	for r, m := range receiptsOf(records, &err) {
 		end := bytes.IndexByte(data, '\n') + 1
 		if end == 0 || evidence.Digest(data[:end]) != m.LineSHA256 {
 			return nil, &evidence.Fault{Entry: messagesFile, Message: fmt.Sprintf("message %s is not as its receipt %d says", m.ID, r.N)}
@@ -128,7 +138,7 @@ func splitMessages(data []byte, records []evidence.Record) (torn []byte, err err
 		}
 		data = data[end:]
 	}
-	return data, nil
+	return data, err
 }
 
 // ErrOver is what is returned for a message to a run that is over, ErrNoSteer

@@ -256,7 +256,7 @@ func known(id string) bool {
 	if len(id) < 4 || len(id) > 80 || id[:3] != "wf-" {
 		return false
 	}
-	return nameOK(id)
+	return evidence.IsName(id)
 }
 
 // append adds a record, and what it means. The caller holds f.mu, or is alone.
@@ -431,15 +431,11 @@ func (e *Engine) await(f *flow, a Attempt) {
 // Approvals are given by name alone, and whoever calls it has seen to it that they
 // may be. A request that has changed something changes nothing more.
 func (e *Engine) Resume(id string, r Resumption) (View, error) {
-	f, err := e.flow(id)
+	f, release, err := e.verified(id)
 	if err != nil {
 		return View{}, err
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if err := f.verify(); err != nil {
-		return View{}, err
-	}
+	defer release()
 	if f.asked[r.Request] {
 		return f.view(), nil
 	}
@@ -491,17 +487,26 @@ func (f *flow) resume(r Resumption) error {
 // ErrNotAwaited is what is returned for an approval that nobody waits for.
 var ErrNotAwaited = errors.New("no approval of that node is waited for")
 
+// verified returns a workflow whose files were checked, held until release.
+func (e *Engine) verified(id string) (f *flow, release func(), err error) {
+	if f, err = e.flow(id); err != nil {
+		return nil, nil, err
+	}
+	f.mu.Lock()
+	if err := f.verify(); err != nil {
+		f.mu.Unlock()
+		return nil, nil, err
+	}
+	return f, f.mu.Unlock, nil
+}
+
 // Status shows a workflow, whose journal is verified first.
 func (e *Engine) Status(id string) (View, error) {
-	f, err := e.flow(id)
+	f, release, err := e.verified(id)
 	if err != nil {
 		return View{}, err
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if err := f.verify(); err != nil {
-		return View{}, err
-	}
+	defer release()
 	return f.view(), nil
 }
 

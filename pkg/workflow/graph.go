@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"harness/pkg/evidence"
 )
 
 // Limits of a workflow.
@@ -77,7 +79,7 @@ func Parse(text []byte, roles []string, read func(file string) ([]byte, error)) 
 	if n := cmp.Or(t.Parallel, t.Workflow.Parallel); n != nil {
 		g.Parallel = *n
 	}
-	if !nameOK(g.Name) {
+	if !evidence.IsName(g.Name) {
 		faults.add("name", "a workflow has a name of letters, digits, _ . and -")
 	}
 	if g.Parallel < 1 || g.Parallel > maxParallel {
@@ -118,7 +120,7 @@ func (t nodeText) check(roles []string, faults *Faults) Node {
 		ID: t.ID, Approval: t.Approval || t.Kind == "approval", Harness: t.Harness, Role: t.Role, Contract: t.Contract, Prompt: t.Prompt, Timeout: t.Timeout,
 		Needs: append([]string{}, t.Needs...), Retry: t.Retry,
 	}
-	if !nameOK(t.ID) {
+	if !evidence.IsName(t.ID) {
 		faults.add(key, "an id is of letters, digits, _ . and -")
 	}
 	if !slices.Contains([]string{"", "run", "approval", "contract"}, t.Kind) || t.Approval && t.Kind != "" && t.Kind != "approval" {

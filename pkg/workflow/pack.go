@@ -8,6 +8,8 @@ import (
 	"path"
 	"strings"
 	"unicode/utf8"
+
+	"harness/pkg/evidence"
 )
 
 // PackFile is what makes a directory a prompt pack.
@@ -78,7 +80,7 @@ func ParsePack(manifest []byte, roles []string, read func(file string) ([]byte, 
 	case int64, float64:
 		p.Version = fmt.Sprint(v)
 	}
-	if !nameOK(p.Name) {
+	if !evidence.IsName(p.Name) {
 		faults.add("name", "a pack has a name of letters, digits, _ . and -")
 	}
 	if p.Version == "" || len(p.Version) > 64 {
@@ -117,7 +119,7 @@ func ParsePack(manifest []byte, roles []string, read func(file string) ([]byte, 
 func (t ticketText) check(roles []string, read func(string) ([]byte, error), faults *Faults) (Ticket, []byte) {
 	key := "ticket." + t.ID
 	out := Ticket{ID: t.ID, File: t.File, Role: t.Role, Needs: append([]string{}, t.Needs...)}
-	if !nameOK(t.ID) {
+	if !evidence.IsName(t.ID) {
 		faults.add(key, "an id is of letters, digits, _ . and -")
 	}
 	if !contains(roles, t.Role) {

@@ -49,19 +49,6 @@ func decode(data []byte, v any) Faults {
 	return faults
 }
 
-// nameOK is the alphabet of ids and names.
-func nameOK(s string) bool {
-	for i, c := range []byte(s) {
-		switch {
-		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '_':
-		case i > 0 && (c == '.' || c == '-'):
-		default:
-			return false
-		}
-	}
-	return s != "" && len(s) <= 64
-}
-
 // checkNeeds finds needs that are nobody's, double, or of itself, and cycles.
 func checkNeeds(kind string, ids []string, needs map[string][]string, faults *Faults) {
 	seen := map[string]bool{}

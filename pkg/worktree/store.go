@@ -220,21 +220,9 @@ func (s *Store) Find(id string) (w Worktree, found bool, err error) {
 	return s.all[i], true, nil
 }
 
-func nameOK(s string) bool {
-	for i, c := range []byte(s) {
-		switch {
-		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '_':
-		case i > 0 && (c == '.' || c == '-'):
-		default:
-			return false
-		}
-	}
-	return s != "" && len(s) <= 64
-}
-
 // Create makes a worktree.
 func (s *Store) Create(ctx context.Context, r Request) (Worktree, error) {
-	if !nameOK(r.Name) || strings.HasSuffix(r.Name, ".lock") {
+	if !evidence.IsName(r.Name) || strings.HasSuffix(r.Name, ".lock") {
 		return Worktree{}, ErrName
 	}
 	s.working.Lock()
