@@ -113,7 +113,9 @@ func (h *home) flaky() (tables []string, file string) {
 	file = h.write("roots/wf/wf.toml", "name = \"w\"\n[[node]]\nid = \"a\"\nharness = \"flaky\"\nprompt_file = \"prompt.md\"\n[[node]]\nid = \"b\"\nharness = \"counts\"\nneeds = [\"a\"]\n")
 	return []string{
 		harnessTable("flaky", "cat; echo $HARNESS_RUN_ID >>"+h.path("tried")+"; test -e "+h.path("mended"), ""),
-		harnessTable("waits", "cat; while [ ! -e "+h.path("go")+" ]; do sleep 0.05; done", ""),
+		// It prints nothing before it may go on: the answer to its launch has the
+		// bytes of its output so far.
+		harnessTable("waits", "while [ ! -e "+h.path("go")+" ]; do sleep 0.05; done; cat", ""),
 	}, file
 }
 
