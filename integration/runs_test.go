@@ -265,6 +265,36 @@ func TestRun_EndsByItselfInTimeOrWithTheDaemon(t *testing.T) {
 	}
 }
 
+// A run whose process could not be started is kept with what was in the way, and
+// shows no path: the log of the daemon does (RES-5).
+func TestRun_ThatCannotStartShowsNoPath(t *testing.T) {
+	t.Parallel()
+	h := newHome(t).withRoots()
+	h.write("config/harness/away/f", "")
+	h.configure(harnessTable("lost", "true", "workdir = \""+h.path("config/harness/away")+"\""))
+	d := h.start()
+	if err := os.RemoveAll(h.path("config/harness/away")); err != nil {
+		t.Fatal(err)
+	}
+	o := h.harness("run", "lost", "--json")
+	var a struct{ Run struct{ ID, State, Reason string } }
+	if err := json.Unmarshal([]byte(o.stdout), &a); err != nil || o.code != 1 || a.Run.State != "failed" {
+		t.Fatal(o, err)
+	}
+	_, ref, said := strings.Cut(a.Run.Reason, "; the daemon's log says more at ")
+	if !said || !strings.Contains(a.Run.Reason, "working directory") || strings.Contains(a.Run.Reason, "/") {
+		t.Errorf("reason %q", a.Run.Reason)
+	}
+	for name, text := range evidenceIn(t, h.path("state/harness/runs", a.Run.ID)) {
+		if strings.Contains(text, "away") {
+			t.Errorf("%s has the path: %s", name, text)
+		}
+	}
+	if log := d.log.String(); !strings.Contains(log, "correlation_id="+ref) || !strings.Contains(log, h.path("config/harness/away")) {
+		t.Errorf("nothing at %s: %s", ref, log)
+	}
+}
+
 // repo makes a git repository with one commit.
 func (h *home) repo(name string) string {
 	h.t.Helper()

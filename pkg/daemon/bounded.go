@@ -64,18 +64,18 @@ type task struct {
 
 // start seals a run and starts its process. The error is one of before: nothing
 // was recorded. What fails after that is how the run ended.
-func (b *bounded) start(t task) error {
+func (b *bounded) start(t task) (*run.Run, error) {
 	exe, err := upstream.FindExe(t.launch.Cmd, os.Getenv("PATH"))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	file, err := config.ReadEnvFile(t.launch.EnvFile, ReadRegular)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	ctx, cancel, err := b.admit(t.id)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	l := run.Launch{
 		ID: t.id, Harness: t.launch.Name, Bounded: true, Argv: argvOf(t.launch, t.more), Definition: definitionDigest(t.launch),
@@ -87,13 +87,13 @@ func (b *bounded) start(t task) error {
 	r, err := b.runs.Begin(l)
 	if err != nil {
 		b.over(t.id, cancel)
-		return err
+		return nil, err
 	}
 	p, ended, err := b.spawn(t, exe, file, r)
 	if err != nil {
-		r.End(endOf(proc.Exit{Code: -1, At: time.Now()}, err))
+		r.End(unstarted(b.log, t.id, err))
 		b.over(t.id, cancel)
-		return nil
+		return r, nil
 	}
 	if err := r.Started(time.Now()); err != nil {
 		b.log.Error("start of a run not recorded", "run", t.id, "error", err)
@@ -102,7 +102,7 @@ func (b *bounded) start(t task) error {
 		defer b.over(t.id, cancel)
 		b.attend(ctx, t, r, p, ended)
 	}()
-	return nil
+	return r, nil
 }
 
 // admit counts a run that is about to be.
@@ -220,7 +220,7 @@ func (b *bounded) attend(ctx context.Context, t task, r *run.Run, p *proc.Proc, 
 	ended()
 	drain(&pipes, p)
 	feed.Wait()
-	e := endOf(p.Exit(), nil)
+	e := endOf(p.Exit())
 	e.State = state
 	r.End(e)
 }

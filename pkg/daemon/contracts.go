@@ -78,22 +78,22 @@ func sessionOf(run string) string { return strings.ReplaceAll(run, ".", "-") }
 
 // start runs the contract that a node of a workflow is, as the run that the
 // workflow knows it by.
-func (c *contracts) start(t workflow.Task, actor run.Actor) error {
+func (c *contracts) start(t workflow.Task, actor run.Actor) (*run.Run, error) {
 	root := filepath.Dir(filepath.Join(filepath.Dir(t.File), t.Node.Contract))
 	x, err := c.Run(contract.Request{Session: sessionOf(t.Run), Name: t.Node.Contract, Text: t.Prompt, Root: root})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	r, err := c.launch(t.Run, sessionOf(t.Run), t.Node.PromptSHA256, actor, t.Workflow+"/"+t.Node.ID)
 	if err != nil {
 		x.Cancel()
-		return err
+		return nil, err
 	}
 	c.idle.Go(func() {
 		<-x.Done()
 		c.seal(r, sessionOf(t.Run))
 	})
-	return nil
+	return r, nil
 }
 
 // digest is that of the verdict of a node's run; "" where it has none.
@@ -135,18 +135,12 @@ func (f ownFleet) Work(ctx context.Context, w contract.HarnessWork) (contract.Ha
 		return contract.HarnessEnd{}, err
 	}
 	t.id, t.key = f.o.runs.NewID(time.Now()), w.Key
-	if err := f.o.bounded.start(t); err != nil {
+	r, err := f.o.bounded.start(t)
+	if err != nil {
 		return contract.HarnessEnd{}, err
 	}
-	if r, live := f.o.runs.Live(t.id); live {
-		select {
-		case <-r.Done():
-		case <-ctx.Done():
-			f.o.bounded.cancel(t.id)
-			<-r.Done()
-		}
-	}
-	i, err := f.o.runs.Info(t.id)
+	defer context.AfterFunc(ctx, func() { f.o.bounded.cancel(t.id) })()
+	i, err := r.Wait(context.WithoutCancel(ctx))
 	e := contract.HarnessEnd{Run: i.ID, State: i.State, ExitCode: i.ExitCode, Signal: orEmpty(i.Signal), Reason: orEmpty(i.Reason), Receipt: orEmpty(i.FinalReceiptSHA256)}
 	return e, err
 }
@@ -222,7 +216,9 @@ func (c *contracts) seal(r *run.Run, session string) {
 	e := run.End{At: time.Now(), State: run.Failed, Unseen: true, Reason: "the session was interrupted"}
 	switch {
 	case err != nil:
-		e.Reason = err.Error()
+		ref := token()
+		c.Engine.Log.Error("verdict of a contract not read", "run", r.ID(), "correlation_id", ref, "error", err)
+		e.Reason = "its ledger cannot be read; the daemon's log says more at " + ref
 	case v != nil:
 		e.State, e.Unseen, e.Code, e.Reason = run.Exited, false, contract.ExitCode(v.Outcome), "verdict "+v.Outcome
 		switch v.Outcome {

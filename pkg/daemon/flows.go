@@ -28,41 +28,61 @@ var _ workflow.Launcher = launcher{}
 func (l launcher) NewID() string { return l.o.runs.NewID(time.Now()) }
 
 // Launch implements [workflow.Launcher].
-func (l launcher) Launch(t workflow.Task) error {
+func (l launcher) Launch(t workflow.Task) (workflow.Launched, error) {
+	r, err := l.launch(t)
+	if err != nil {
+		return nil, err
+	}
+	return waited{l, r}, nil
+}
+
+func (l launcher) launch(t workflow.Task) (*run.Run, error) {
 	var actor run.Actor
 	if err := json.Unmarshal(t.Actor, &actor); err != nil {
-		return fmt.Errorf("read who started the workflow: %w", err)
+		return nil, fmt.Errorf("read who started the workflow: %w", err)
 	}
 	if t.Node.Contract != "" {
 		return l.o.contracts.start(t, actor)
 	}
 	one, err := l.o.task(launchArgs{Name: t.Node.Harness, Role: t.Node.Role, Timeout: t.Node.Timeout}, actor)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	one.id, one.prompt, one.key = t.Run, t.Prompt, t.Workflow+"/"+t.Node.ID
 	return l.o.bounded.start(one)
 }
 
-// Wait implements [workflow.Launcher].
-func (l launcher) Wait(ctx context.Context, id string) (workflow.Outcome, error) {
-	if r, live := l.o.runs.Live(id); live {
-		select {
-		case <-r.Done():
-		case <-ctx.Done():
-			return workflow.Outcome{}, ctx.Err()
-		}
+// waited is the run of a node.
+type waited struct {
+	launcher
+	run *run.Run
+}
+
+// Wait implements [workflow.Launched].
+func (w waited) Wait(ctx context.Context) (workflow.Outcome, error) {
+	info, err := w.run.Wait(ctx)
+	if err != nil {
+		return workflow.Outcome{}, err
 	}
+	return w.outcome(info)
+}
+
+// Outcome implements [workflow.Launcher].
+func (l launcher) Outcome(id string) (workflow.Outcome, error) {
 	info, err := l.o.runs.Info(id)
 	if err != nil {
 		return workflow.Outcome{}, err
 	}
-	o := workflow.Outcome{State: info.State, ExitCode: info.ExitCode}
+	return l.outcome(info)
+}
+
+func (l launcher) outcome(info run.Info) (o workflow.Outcome, err error) {
+	o = workflow.Outcome{State: info.State, ExitCode: info.ExitCode}
 	if info.FinalReceiptSHA256 != nil {
 		o.FinalReceiptSHA256 = *info.FinalReceiptSHA256
 	}
 	if info.Harness == asHarness {
-		o.VerdictSHA256, err = l.o.contracts.digest(id)
+		o.VerdictSHA256, err = l.o.contracts.digest(info.ID)
 	}
 	return o, err
 }

@@ -232,7 +232,7 @@ func (o *ops) runLaunch(ctx context.Context, raw json.RawMessage, who petitioner
 				return nil, err
 			}
 			t.id = id
-			if err := o.bounded.start(t); errors.Is(err, context.Canceled) {
+			if _, err := o.bounded.start(t); errors.Is(err, context.Canceled) {
 				return nil, stopping(err)
 			} else if err != nil {
 				return nil, &control.Problem{Code: wire.OperationFailed, Message: fmt.Sprintf("%s was not launched: %v", a.Name, err)}
@@ -337,14 +337,15 @@ func (o *ops) runWait(ctx context.Context, raw json.RawMessage, who petitioner) 
 	if err != nil {
 		return nil, err
 	}
-	if r, live := o.runs.Live(a.Run); live {
-		select {
-		case <-r.Done():
-		case <-ctx.Done():
-			return nil, stopping(ctx.Err())
-		}
+	r, live := o.runs.Live(a.Run)
+	if !live {
+		return o.runInfo(ctx, raw, who)
 	}
-	return o.runInfo(ctx, raw, who)
+	info, err := r.Wait(ctx)
+	if ctx.Err() != nil && err != nil {
+		return nil, stopping(err)
+	}
+	return launched{Run: info}, err
 }
 
 // Verification is the answer of `harness runs ID verify --json`.

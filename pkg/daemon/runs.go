@@ -3,11 +3,14 @@ package daemon
 import (
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"time"
 
 	"harness/pkg/agent"
@@ -46,15 +49,42 @@ func (r recorded) Started() {
 }
 
 // End implements [agent.Run].
-func (r recorded) End(e proc.Exit, err error) { r.Run.End(endOf(e, err)) }
-
-// endOf is how a process ended, or why there was none.
-func endOf(e proc.Exit, err error) run.End {
-	end := run.End{At: e.At, State: run.Exited, Code: e.Code, Signal: e.Signal}
+func (r recorded) End(e proc.Exit, err error) {
 	if err != nil {
-		end.State, end.Unseen, end.Reason = run.Failed, true, err.Error()
+		r.Run.End(unstarted(r.log, r.ID(), err))
+		return
 	}
-	return end
+	r.Run.End(endOf(e))
+}
+
+// endOf is how a process ended.
+func endOf(e proc.Exit) run.End {
+	return run.End{At: e.At, State: run.Exited, Code: e.Code, Signal: e.Signal}
+}
+
+// unstarted is the end of a run that has no process. Evidence shows no path and
+// no text of the system's: the log has them, under an id (RES-5).
+func unstarted(log *slog.Logger, id string, err error) run.End {
+	ref := token()
+	log.Error("process of a run not started", "run", id, "correlation_id", ref, "error", err)
+	return run.End{At: time.Now(), State: run.Failed, Unseen: true, Reason: unstartedWhy(err) + "; the daemon's log says more at " + ref}
+}
+
+// unstartedWhy says what kind of thing was in the way of a process.
+func unstartedWhy(err error) string {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "its program, its script's interpreter or its working directory is not there"
+	case errors.Is(err, fs.ErrPermission):
+		return "its program may not be executed, or its working directory not be entered"
+	case errors.Is(err, syscall.ENOTDIR):
+		return "its working directory is none"
+	case errors.Is(err, syscall.ENOEXEC):
+		return "its program is none for this machine"
+	case errors.Is(err, syscall.E2BIG):
+		return "its arguments and environment are too large"
+	}
+	return "its process could not be started"
 }
 
 // argvOf is the command line of a launch as it is sealed: the program by its

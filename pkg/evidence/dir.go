@@ -241,11 +241,24 @@ func (d *Dir) Write(name string, data []byte) error {
 // Replace makes data the content of a file that is no evidence, 0600: whole, but
 // not at once on the disk. aside is the name of the file until then.
 func (d *Dir) Replace(name, aside string, data []byte) error {
+	return d.replace(name, aside, data, func(*os.File) error { return nil })
+}
+
+// ReplaceSynced is Replace of a file whose content is on the disk before it has
+// its name. The name is there with the next thing that is synced in the directory.
+func (d *Dir) ReplaceSynced(name, aside string, data []byte) error {
+	return d.replace(name, aside, data, (*os.File).Sync)
+}
+
+func (d *Dir) replace(name, aside string, data []byte, settle func(*os.File) error) error {
 	f, err := d.open(aside, unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC, openMode)
 	if err != nil {
 		return err
 	}
 	_, err = f.Write(data)
+	if err == nil {
+		err = settle(f)
+	}
 	if err := errors.Join(err, f.Close()); err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -48,6 +49,7 @@ type Run struct {
 	logged   int64 // bytes of messages
 	over     bool
 	never    bool          // it could not begin
+	sealed   Info          // as it ended; of no id where that could not be recorded
 	done     chan struct{} // closed when the run is sealed
 
 	out    sync.Mutex
@@ -333,6 +335,20 @@ func (r *Run) End(e End) {
 // Done is closed when the run has ended, and its evidence is sealed.
 func (r *Run) Done() <-chan struct{} { return r.done }
 
+// Wait returns the run as it ended, also where it was not kept since (keep_runs).
+// It returns the error of ctx where that ends first.
+func (r *Run) Wait(ctx context.Context) (Info, error) {
+	select {
+	case <-r.done:
+	case <-ctx.Done():
+		return Info{}, ctx.Err()
+	}
+	if r.sealed.ID == "" {
+		return r.store.Info(r.id)
+	}
+	return r.sealed, nil
+}
+
 // closeOutput ends the output: nothing is taken of it any more.
 func (r *Run) closeOutput() (err error) {
 	r.out.Lock()
@@ -388,12 +404,17 @@ func (r *Run) finish(at time.Time, known map[string]string) error {
 	if err != nil {
 		return err
 	}
-	// What is shown comes first: it may be wrong while nothing is sealed, and is
-	// right once something is.
-	if err := r.status(evidence.Digest(data)); err != nil {
+	// What is shown comes first, and is on the disk first: it may be wrong while
+	// nothing is sealed, and is right once something is (FIL-3).
+	info, err := r.show(evidence.Digest(data), r.dir.ReplaceSynced)
+	if err != nil {
 		return err
 	}
-	return r.dir.Write(finalFile, data)
+	if err := r.dir.Write(finalFile, data); err != nil {
+		return err
+	}
+	r.sealed = info
+	return nil
 }
 
 // digests returns the digest of each file of a run that is sealed, by path. known
@@ -416,19 +437,25 @@ func digests(dir *evidence.Dir, seen sight, known map[string]string) (map[string
 
 // status replaces what is shown of the run: it can be made again from the rest.
 func (r *Run) status(final string) error {
-	info, err := project(r.contract, r.records, final, r.bytes.Load())
-	if err != nil {
-		return err
-	}
-	return writeStatus(r.dir, info)
+	_, err := r.show(final, r.dir.Replace)
+	return err
 }
 
-func writeStatus(dir *evidence.Dir, info Info) error {
+// show is status by a way of replacing a file, and returns what is shown.
+func (r *Run) show(final string, replace func(name, aside string, data []byte) error) (Info, error) {
+	info, err := project(r.contract, r.records, final, r.bytes.Load())
+	if err != nil {
+		return info, err
+	}
+	return info, writeStatus(info, replace)
+}
+
+func writeStatus(info Info, replace func(name, aside string, data []byte) error) error {
 	data, err := json.Marshal(stored{Info: info})
 	if err != nil {
 		return fmt.Errorf("encode a run: %w", err)
 	}
-	if err := dir.Replace(statusFile, statusNew, append(data, '\n')); err != nil {
+	if err := replace(statusFile, statusNew, append(data, '\n')); err != nil {
 		return fmt.Errorf("write what is shown of a run: %w", err)
 	}
 	return nil

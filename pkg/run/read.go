@@ -324,7 +324,7 @@ func (v *view) final(dir *evidence.Dir, head evidence.Head, seen sight) error {
 func (v *view) shown(dir *evidence.Dir) error {
 	have, _, err := dir.Read(statusFile, maxSealed)
 	if errors.Is(err, fs.ErrNotExist) {
-		return writeStatus(dir, v.info)
+		return writeStatus(v.info, dir.Replace)
 	}
 	want, encodeErr := json.Marshal(stored{Info: v.info})
 	if err != nil || encodeErr != nil || !bytes.Equal(bytes.TrimSuffix(have, []byte("\n")), want) || !bytes.HasSuffix(have, []byte("\n")) {

@@ -2,6 +2,7 @@ package run
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"log/slog"
@@ -13,6 +14,8 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
 
 	"harness/pkg/evidence"
 )
@@ -295,6 +298,34 @@ func TestBegin_KeepsTheNewestAndEveryLiveOne(t *testing.T) {
 		t.Errorf("of another: %v", page)
 	}
 	ended(live, 0, "")
+}
+
+// Whoever waits for a run hears how it ended, also when it is not kept.
+func TestWait_OfARunThatIsNotKept(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, 1)
+	old := begin(t, s, "a")
+	ended(old, 3, "")
+	sealed, err := s.Info(old.ID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended(begin(t, s, "a"), 0, "")
+	s.removals.Wait()
+	if _, err := s.Info(old.ID()); !errors.Is(err, ErrUnknown) {
+		t.Errorf("it is kept: %v", err)
+	}
+	got, err := old.Wait(t.Context())
+	if diff := cmp.Diff(sealed, got); diff != "" || err != nil || *got.ExitCode != 3 {
+		t.Errorf("%v, sealed and waited for: %s", err, diff)
+	}
+	live := begin(t, s, "a")
+	defer ended(live, 0, "")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := live.Wait(ctx); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
 }
 
 func TestBegin_KeepsTheNewestAlsoOfAnEarlierDaemon(t *testing.T) {

@@ -55,11 +55,17 @@ type Launcher interface {
 	// NewID makes the id of a run that is about to be.
 	NewID() string
 	// Launch starts a run. An error means that nothing was started.
-	Launch(t Task) error
-	// Wait returns how a run ended, once it has; or ctx's error.
-	Wait(ctx context.Context, id string) (Outcome, error)
+	Launch(t Task) (Launched, error)
 	// Has reports whether there is evidence of a run.
 	Has(id string) bool
+	// Outcome returns how a run ended that a daemon before this one launched.
+	Outcome(id string) (Outcome, error)
+}
+
+// Launched is a run that was launched. Its Wait returns how it ended, once it
+// has; or ctx's error.
+type Launched interface {
+	Wait(ctx context.Context) (Outcome, error)
 }
 
 // Spec is a workflow as it was sealed when it began.
@@ -155,7 +161,7 @@ func (e *Engine) load(id string, now time.Time) error {
 		r := Result{Node: a.Node, N: a.N, Run: a.Run, State: Interrupted}
 		if e.run.Has(a.Run) {
 			// It is over: the daemon that ran it is.
-			if o, err := e.run.Wait(e.ctx, a.Run); err == nil && o.State != "failed" {
+			if o, err := e.run.Outcome(a.Run); err == nil && o.State != "failed" {
 				r.State, r.ExitCode, r.FinalReceiptSHA256, r.VerdictSHA256 = o.State, o.ExitCode, o.FinalReceiptSHA256, o.VerdictSHA256
 			}
 		}
@@ -385,6 +391,7 @@ func (e *Engine) try(f *flow, a Attempt) error {
 		return err
 	}
 	t := Task{Run: a.Run, Workflow: f.spec.ID, File: f.spec.File, Node: def, Actor: f.spec.Actor}
+	var launched Launched
 	var err error
 	if file, _ := def.text(); file != "" {
 		t.Prompt, err = f.dir.ReadSealed(promptsDir+"/"+def.ID, MaxTicket)
@@ -393,7 +400,7 @@ func (e *Engine) try(f *flow, a Attempt) error {
 		}
 	}
 	if err == nil {
-		err = e.run.Launch(t)
+		launched, err = e.run.Launch(t)
 	}
 	if err != nil {
 		e.log.Warn("a node of a workflow was not launched", "workflow", f.spec.ID, "node", def.ID, "error", err)
@@ -403,13 +410,13 @@ func (e *Engine) try(f *flow, a Attempt) error {
 		}
 		return f.append(TypeNodeEnded, time.Now(), Result{Node: a.Node, N: a.N, Run: a.Run, State: state})
 	}
-	e.idle.Go(func() { e.await(f, a) })
+	e.idle.Go(func() { e.await(f, a, launched) })
 	return nil
 }
 
 // await notes how a try ended, and goes on.
-func (e *Engine) await(f *flow, a Attempt) {
-	o, err := e.run.Wait(e.ctx, a.Run)
+func (e *Engine) await(f *flow, a Attempt, launched Launched) {
+	o, err := launched.Wait(e.ctx)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err != nil {
@@ -453,12 +460,6 @@ type Resumption struct {
 	Actor   json.RawMessage
 }
 
-// resumedBody is the record of one.
-type resumedBody struct {
-	Actor   json.RawMessage `json:"actor"`
-	Request string          `json:"request"`
-}
-
 // resume journals what a request changes. The caller holds f.mu.
 func (f *flow) resume(r Resumption) error {
 	state, _ := f.state.View()
@@ -471,15 +472,12 @@ func (f *flow) resume(r Resumption) error {
 			return fmt.Errorf("%w: %q", ErrNotAwaited, node)
 		}
 	}
-	if state != Running && state != Waiting {
-		if err := f.append(TypeResumed, time.Now(), resumedBody{r.Actor, r.Request}); err != nil {
-			return err
-		}
-	}
-	for _, node := range r.Approve {
-		if err := f.append(TypeApproved, time.Now(), Approval{node, r.Actor, r.Request}); err != nil {
-			return err
-		}
+	given := Approval{append([]string{}, r.Approve...), r.Actor, r.Request}
+	switch {
+	case state != Running && state != Waiting:
+		return f.append(TypeResumed, time.Now(), given)
+	case len(r.Approve) > 0:
+		return f.append(TypeApproved, time.Now(), given)
 	}
 	return nil
 }

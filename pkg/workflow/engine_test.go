@@ -51,18 +51,33 @@ func (h *hand) NewID() string {
 	return fmt.Sprint("r", h.n)
 }
 
-func (h *hand) Launch(t Task) error {
+func (h *hand) Launch(t Task) (Launched, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.refuse != nil {
-		return h.refuse
+		return nil, h.refuse
 	}
 	if _, twice := h.tasks[t.Run]; twice {
 		panic("launched twice")
 	}
 	h.tasks[t.Run] = t
 	h.stir()
-	return nil
+	return handed{h, t.Run}, nil
+}
+
+// handed is one run of a hand.
+type handed struct {
+	*hand
+	id string
+}
+
+func (h *hand) Outcome(id string) (Outcome, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if o, over := h.ended[id]; over {
+		return o, h.lost
+	}
+	return Outcome{State: "failed"}, h.lost // as what a daemon left is sealed
 }
 
 func (h *hand) Has(id string) bool {
@@ -72,10 +87,10 @@ func (h *hand) Has(id string) bool {
 	return there
 }
 
-func (h *hand) Wait(ctx context.Context, id string) (Outcome, error) {
+func (h handed) Wait(ctx context.Context) (Outcome, error) {
 	for {
 		h.mu.Lock()
-		o, over := h.ended[id]
+		o, over := h.ended[h.id]
 		changed, lost := h.changed, h.lost
 		h.mu.Unlock()
 		if over {
@@ -422,6 +437,33 @@ func TestEngine_GoesOnOnceForEachRequest(t *testing.T) {
 	if !h.e.Asked("wf-1", "rs-2") {
 		t.Error("an approval is not known as what was asked")
 	}
+}
+
+// What one request gives is in the journal as one record: a crash leaves all of
+// it, or nothing.
+func TestEngine_AResumptionIsOneRecord(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.start("name = \"w\"\n[[node]]\nid = \"a\"\nharness = \"h\"\n[[node]]\nid = \"x\"\nkind = \"approval\"\n" +
+		"[[node]]\nid = \"y\"\nkind = \"approval\"\n[[node]]\nid = \"c\"\nharness = \"h\"\nneeds = [\"a\", \"x\", \"y\"]\n")
+	h.kill()
+	h.open()
+	h.is(Interrupted, "a:interrupted:1", "x:waiting:0", "y:waiting:0", "c:pending:0")
+	before, err := os.ReadDir(filepath.Join(h.dir, baseDir, "wf-1", journalDir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.e.Resume("wf-1", Resumption{Request: "rs-1", Approve: []string{"x", "y"}, Actor: json.RawMessage(`{}`)}); err != nil {
+		t.Fatal(err)
+	}
+	h.is(Running, "a:running:2", "x:done:0", "y:done:0", "c:pending:0")
+	// Beside it there is the start of a.
+	if after, err := os.ReadDir(filepath.Join(h.dir, baseDir, "wf-1", journalDir)); err != nil || len(after) != len(before)+2 {
+		t.Errorf("%d records became %d, %v", len(before), len(after), err)
+	}
+	h.kill()
+	h.open()
+	h.is(Interrupted, "a:interrupted:2", "x:done:0", "y:done:0", "c:pending:0")
 }
 
 // A run whose evidence is gone when it has ended holds nothing up for ever: what

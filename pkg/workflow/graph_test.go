@@ -196,7 +196,7 @@ func TestNext_OfAnyGraphIsInOrderBoundedAndEnds(t *testing.T) {
 				done[a.Node] = r.ok()
 			case state == Waiting:
 				node := s.Awaited()[0]
-				write(TypeApproved, Approval{Node: node})
+				write(TypeApproved, Approval{Nodes: []string{node}})
 				done[node] = true
 			default:
 				t.Fatalf("it hangs as %s", state)

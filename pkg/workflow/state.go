@@ -57,9 +57,10 @@ func (r Result) ok() bool { return r.State == "exited" && r.ExitCode != nil && *
 // interrupted reports whether nobody knows what the try would have come to.
 func (r Result) interrupted() bool { return r.State == Interrupted || r.State == "cancelled" }
 
-// Approval is the word of who may.
+// Approval is the word of who may, of one request: all that it gives, or nothing,
+// is in the journal.
 type Approval struct {
-	Node    string          `json:"node"`
+	Nodes   []string        `json:"nodes"`
 	Actor   json.RawMessage `json:"actor"`
 	Request string          `json:"request"`
 }
@@ -119,22 +120,34 @@ func (s *State) apply(e Entry) error {
 		}
 		s.end(n, r)
 	case TypeApproved:
-		var a Approval
-		n, err := s.of(e, &a, func() string { return a.Node })
-		if err != nil {
-			return err
-		}
-		n.state = Done
+		return s.approve(e)
 	case TypeInterrupted:
 		s.stopped = true
 	case TypeResumed:
 		s.resume()
+		return s.approve(e)
 	case TypeEnded:
 		var end struct{ State string }
 		if err := json.Unmarshal(e.Body, &end); err != nil {
 			return fmt.Errorf("read a journal: %w", err)
 		}
 		s.ended = end.State
+	}
+	return nil
+}
+
+// approve takes what a record approves.
+func (s *State) approve(e Entry) error {
+	var a Approval
+	if err := json.Unmarshal(e.Body, &a); err != nil {
+		return fmt.Errorf("read a journal: %w", err)
+	}
+	for _, id := range a.Nodes {
+		n := s.nodes[id]
+		if n == nil {
+			return fmt.Errorf("read a journal: there is no node %q", id)
+		}
+		n.state = Done
 	}
 	return nil
 }
