@@ -277,7 +277,9 @@ func TestRun_ThatCannotStartShowsNoPath(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := h.harness("run", "lost", "--json")
-	var a struct{ Run struct{ ID, State, Reason string } }
+	var a struct {
+		Run struct{ ID, State, Reason string }
+	}
 	if err := json.Unmarshal([]byte(o.stdout), &a); err != nil || o.code != 1 || a.Run.State != "failed" {
 		t.Fatal(o, err)
 	}
