@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"harness/pkg/daemon"
+	"harness/pkg/run"
 )
 
 // startPercent is GOGC until the daemon serves: the first collection comes at
@@ -30,10 +31,6 @@ func newDaemonCmd(g *globals, kill <-chan struct{}) *cobra.Command {
 			if err != nil && os.Getenv("HARNESS_STATE_DIR") == "" && os.Getenv("XDG_STATE_HOME") == "" {
 				return errors.New("HOME is not set, so there is no place for the state; set HOME, or HARNESS_STATE_DIR and HARNESS_CONFIG")
 			}
-			commands, err := catalogOf(cmd.Root())
-			if err != nil {
-				return err
-			}
 			// A collection while everything starts frees next to nothing, and costs
 			// as much as the start of an upstream (PRF-4).
 			percent := debug.SetGCPercent(startPercent)
@@ -41,7 +38,7 @@ func newDaemonCmd(g *globals, kill <-chan struct{}) *cobra.Command {
 			return daemon.Run(cmd.Context(), daemon.Options{
 				Paths: g.paths(), Version: programVersion(), Home: home, Log: cmd.ErrOrStderr(), JSONLog: format == "json",
 				Ready: func() { debug.SetGCPercent(percent) },
-				Kill:  kill, Commands: commands,
+				Kill:  kill, Commands: func() (run.Catalog, error) { return catalogOf(cmd.Root()) },
 			})
 		},
 	}

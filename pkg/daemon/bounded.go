@@ -24,9 +24,9 @@ const pipesWithin = time.Second
 type bounded struct {
 	host   *proc.Host
 	wiring wiring
-	runs   *run.Store
-	grace  func() time.Duration
-	log    *slog.Logger
+	*archive
+	grace func() time.Duration
+	log   *slog.Logger
 
 	mu      sync.Mutex
 	closing bool

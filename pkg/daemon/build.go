@@ -3,7 +3,6 @@ package daemon
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -15,15 +14,12 @@ import (
 	"harness/pkg/broker"
 	"harness/pkg/config"
 	"harness/pkg/control"
-	"harness/pkg/evidence"
 	"harness/pkg/facade"
 	"harness/pkg/identity"
 	"harness/pkg/jsonrpc"
 	"harness/pkg/proc"
 	"harness/pkg/run"
 	"harness/pkg/upstream"
-	"harness/pkg/workflow"
-	"harness/pkg/worktree"
 	"harness/reconcile"
 	"harness/watch"
 )
@@ -41,23 +37,17 @@ type daemon struct {
 	agents    *agent.Pool
 	ids       *identity.Store
 	wiring    wiring
-	state     *evidence.Dir
-	runs      *run.Store
-	keys      *run.Keys
+	archive   *archive
 	bounded   *bounded
 	contracts *contracts
-	self      run.Actor
 	herald    *herald
-
-	knowledge *run.Knowledge
-	worktrees *worktree.Store
-	flows     *workflow.Engine
+	ops       *ops
 	loop      *reconcile.Loop
 	control   *control.Server
 }
 
 // build makes the rooms and ties them together. Nothing runs of it but the
-// host, which the caller closes.
+// host, which the caller closes, and the archive is not open.
 func build(opt Options, state *stateDir, level *slog.LevelVar, log *slog.Logger) (*daemon, error) {
 	defaults := config.DefaultServer()
 	hub := &control.Hub{}
@@ -65,15 +55,13 @@ func build(opt Options, state *stateDir, level *slog.LevelVar, log *slog.Logger)
 	d := &daemon{
 		opt: opt, log: log, limits: newLimits(defaults), saver: newSaver(state, log),
 		watcher: watch.New(watch.Options{Settle: defaults.Settle, Logger: log}), ids: &identity.Store{}, herald: newHerald(),
+		archive: &archive{},
 	}
 	exe, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("find the program of harness itself: %w", err)
 	}
 	d.wiring = wiring{d.ids, exe, opt.Paths.Socket, filepath.Join(state.path, wiredDir), log}
-	if err := d.openEvidence(state); err != nil {
-		return nil, err
-	}
 	logs, err := state.sub("logs")
 	if err != nil {
 		return nil, err
@@ -104,25 +92,21 @@ func build(opt Options, state *stateDir, level *slog.LevelVar, log *slog.Logger)
 	d.agents = agent.NewPool(agent.Options{
 		Host: d.host, LogDir: logs, Env: environment, ReadFile: ReadRegular, Logger: log, Server: defaults,
 		FindExe: func(cmd string) (string, error) { return upstream.FindExe(cmd, os.Getenv("PATH")) },
-		Prepare: d.wiring.prepare, Runs: recorder{d.runs, d.self, log},
+		Prepare: d.wiring.prepare, Runs: recorder{d.archive, log},
 		Changed: d.stir, Event: func(e agent.Event) {
 			tell(log, emit, turn{"harness", e.Name, string(e.State), e.PID, e.Message}, e.Name)
 		},
 	})
-	d.bounded = &bounded{host: d.host, wiring: d.wiring, runs: d.runs, grace: d.limits.stopGrace, log: log, cancels: map[string]context.CancelFunc{}}
+	d.bounded = &bounded{host: d.host, wiring: d.wiring, archive: d.archive, grace: d.limits.stopGrace, log: log, cancels: map[string]context.CancelFunc{}}
 	world := d.world(state, level, emit)
 	d.loop = reconcile.NewLoop(world, d.watcher.Dirty(), state.loadFleet(opt.Paths.Config))
 	ops := &ops{
-		loop: d.loop, loader: world.loader, pool: d.pool, agents: d.agents, runs: d.runs, keys: d.keys, bounded: d.bounded, self: d.self, worktrees: d.worktrees, knowledge: d.knowledge, ids: d.ids, broker: d.broker, watcher: d.watcher, limits: d.limits, saved: d.saver.wait,
+		loop: d.loop, loader: world.loader, pool: d.pool, agents: d.agents, archive: d.archive, bounded: d.bounded, ids: d.ids, broker: d.broker, watcher: d.watcher, limits: d.limits, saved: d.saver.wait,
 		paths: opt.Paths, wiring: d.wiring, version: opt.Version, config: opt.Paths.Config, logs: logs, started: time.Now(),
 	}
-	d.contracts = newContracts(d.runs, d.host, state.path, log)
+	d.contracts = newContracts(d.archive, d.host, state.path, log)
 	d.contracts.Fleet = ownFleet{ops}
-	ops.contracts = d.contracts
-	if ops.flows, err = workflow.Open(d.state, launcher{ops}, log, time.Now()); err != nil {
-		return nil, err
-	}
-	d.flows = ops.flows
+	ops.contracts, d.ops = d.contracts, ops
 	world.own = facade.Tools(ops)
 	world.ownResources = facade.Resources(sources{ops}, world.own)
 	d.herald.state, d.herald.updated = func() any { return sources{ops}.State() }, d.broker.Updated
@@ -136,39 +120,9 @@ func (d *daemon) stir() {
 	d.herald.stir()
 }
 
-// openEvidence opens what is kept of runs, and seals what an earlier daemon left
-// that was killed.
-func (d *daemon) openEvidence(state *stateDir) error {
-	id, err := state.instance()
-	if err != nil {
-		return err
-	}
-	d.self = run.Named(run.Instance, id)
-	if d.knowledge, err = run.NewKnowledge(d.opt.Commands); err != nil {
-		return err
-	}
-	if d.state, err = state.openEvidence(); err != nil {
-		return err
-	}
-	if d.keys, err = run.OpenKeys(d.state, d.log); err != nil {
-		return err
-	}
-	if d.worktrees, err = worktree.Open(d.state, d.log, time.Now()); err != nil {
-		return err
-	}
-	d.runs, err = run.OpenStore(d.state, time.Now(), run.Options{
-		Keep: d.limits.keepRuns, Log: d.log, Knowledge: d.knowledge, Self: d.self, Changed: d.herald.ran,
-	})
-	return err
-}
-
-// closeEvidence lets go of it. Nothing may be under way any more.
-func (d *daemon) closeEvidence() {
-	for _, c := range []io.Closer{d.flows, d.runs, d.worktrees, d.keys, d.state} {
-		if err := c.Close(); err != nil {
-			d.log.Warn("evidence not closed", "error", err)
-		}
-	}
+// open opens the archive.
+func (d *daemon) open(state *stateDir) error {
+	return d.archive.open(state, d.opt.Commands, run.Options{Keep: d.limits.keepRuns, Changed: d.herald.ran}, launcher{d.ops}, d.log)
 }
 
 // world makes what the reconciler acts on.

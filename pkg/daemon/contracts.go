@@ -25,7 +25,7 @@ import (
 // not whoever ran it.
 type contracts struct {
 	*contract.Runner
-	runs *run.Store
+	*archive
 	idle sync.WaitGroup
 
 	mu   sync.Mutex
@@ -46,12 +46,12 @@ const holdWithin = 10 * time.Second
 // asHarness is what runs of contracts are shown as.
 const asHarness = "contract"
 
-func newContracts(runs *run.Store, host *proc.Host, stateDir string, log *slog.Logger) *contracts {
+func newContracts(kept *archive, host *proc.Host, stateDir string, log *slog.Logger) *contracts {
 	r := &contract.Runner{
 		Engine: &contract.Engine{Host: host, Lookup: os.LookupEnv, Log: log},
 		Ledger: ledger.Open(filepath.Join(stateDir, "ledger")), Principal: contract.Local(),
 	}
-	return &contracts{Runner: r, runs: runs, held: map[string]*heldSession{}}
+	return &contracts{Runner: r, archive: kept, held: map[string]*heldSession{}}
 }
 
 // String names the service in the supervisor's log.

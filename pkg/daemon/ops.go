@@ -14,10 +14,7 @@ import (
 	"harness/pkg/config"
 	"harness/pkg/control"
 	"harness/pkg/identity"
-	"harness/pkg/run"
 	"harness/pkg/upstream"
-	"harness/pkg/workflow"
-	"harness/pkg/worktree"
 	"harness/reconcile"
 	"harness/watch"
 )
@@ -27,20 +24,14 @@ var _ control.Ops = (*ops)(nil)
 // ops answers the control interface from what the rooms know. It keeps no
 // state of its own and is used by many goroutines.
 type ops struct {
-	loop    *reconcile.Loop
-	loader  *loader // for the loop's goroutine alone, through Amend
-	pool    upstreams
-	agents  agents
-	runs    *run.Store
-	keys    *run.Keys
-	bounded *bounded
+	loop     *reconcile.Loop
+	loader   *loader // for the loop's goroutine alone, through Amend
+	pool     upstreams
+	agents   agents
+	bounded  *bounded
+	*archive // what operations and resources are about
 	// contracts are those of workflows, and those that are shown as runs.
 	contracts *contracts
-	self      run.Actor
-	// worktrees, flows and knowledge are what operations and resources are about.
-	worktrees *worktree.Store
-	flows     *workflow.Engine
-	knowledge *run.Knowledge
 	ids       *identity.Store
 	broker    *broker.Broker
 	watcher   *watch.Watcher

@@ -22,8 +22,8 @@ type Options struct {
 	Log     io.Writer // one record a line (FIL-4)
 	JSONLog bool
 	// Commands are those of the program, for whoever asks what it can be told
-	// (RES-2).
-	Commands run.Catalog
+	// (RES-2). It is called once; nil is for a program without commands.
+	Commands func() (run.Catalog, error)
 	// Ready is called once the socket answers and the first generation is in
 	// force; nil for nobody.
 	Ready func()
@@ -68,12 +68,12 @@ func Run(ctx context.Context, opt Options) error {
 	if err != nil {
 		return err
 	}
-	defer d.closeEvidence()
+	defer func() { d.archive.close(log) }()
 	defer d.host.Close()
 	if err := d.reap(ctx); err != nil {
 		return unlessStopped(ctx, err)
 	}
-	return d.serve(ctx, listener)
+	return d.serve(ctx, state, listener)
 }
 
 // unlessStopped returns err, or nil where it only says that the daemon was
@@ -109,17 +109,24 @@ func (d *daemon) reap(ctx context.Context) error {
 	return nil
 }
 
-// serve starts the stages one after the other and stops them in reverse, each
-// before the next: nothing new comes in, then nothing is started any more,
-// then every process ends.
-func (d *daemon) serve(ctx context.Context, listener *net.UnixListener) error {
+// serve starts the stages, and stops them one after the other, each before the
+// next: nothing new comes in, then nothing is decided any more, then every
+// process ends. The engine starts before the harnesses do: what it has them do
+// waits for them, and they wait for the archive.
+func (d *daemon) serve(ctx context.Context, state *stateDir, listener *net.UnixListener) error {
 	defer d.heed(d.opt.Kill)()
 	upstreams := begin(ctx, "upstreams", d.log, d.pool)
 	defer d.stop(upstreams)
 	defer d.saver.flush() // what the engine left
-	harnesses := begin(ctx, "harnesses", d.log, d.agents, d.bounded, d.contracts, d.flows, d.herald)
-	defer d.stop(harnesses)
+	opening := make(chan error, 1)
+	go func() { opening <- d.open(state) }()
 	engine := begin(ctx, "engine", d.log, d.saver, d.watcher, d.loop)
+	if err := <-opening; err != nil {
+		d.stop(engine)
+		return err
+	}
+	harnesses := begin(ctx, "harnesses", d.log, d.agents, d.bounded, d.contracts, d.archive.flows, d.herald)
+	defer d.stop(harnesses)
 	defer d.stop(engine)
 	if !d.published(ctx) {
 		return nil // asked to stop before it was up

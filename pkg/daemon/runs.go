@@ -22,14 +22,13 @@ import (
 
 // recorder adapts the runs on disk to what a pool records.
 type recorder struct {
-	store *run.Store
-	self  run.Actor
-	log   *slog.Logger
+	*archive
+	log *slog.Logger
 }
 
 // Begin implements [agent.Recorder].
 func (r recorder) Begin(l config.AgentLaunch, at time.Time) (agent.Run, error) {
-	one, err := r.store.Begin(run.Launch{Harness: l.Name, Argv: argvOf(l, nil), Definition: definitionDigest(l), Actor: r.self, At: at})
+	one, err := r.runs.Begin(run.Launch{Harness: l.Name, Argv: argvOf(l, nil), Definition: definitionDigest(l), Actor: r.self, At: at})
 	if err != nil {
 		return nil, err
 	}
