@@ -95,6 +95,24 @@ func TestDaemon_EndsEverythingItStartedAndExitsZero(t *testing.T) {
 	}
 }
 
+// The servers start beside the opening of the evidence: where that fails, they
+// are ended, and the error says where.
+func TestDaemon_EndsWhatItStartedWhenItsEvidenceIsNone(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	h.write("state/harness/runs", "not a directory")
+	if err := os.Chmod(h.path("state/harness"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	h.configure(h.upstream("up"))
+	if o := h.harness("daemon"); o.code != 1 || !strings.Contains(o.stderr, "open the evidence in \""+h.path("state/harness")+"\"") || !strings.Contains(o.stderr, "not a directory") {
+		t.Error(o)
+	}
+	if left := mentioning(t, h.dir+"/record-"); len(left) != 0 || exists(h.socket()) {
+		t.Errorf("still there: %v", left)
+	}
+}
+
 func TestDaemon_ASecondSignalEndsItAtOnce(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)

@@ -122,7 +122,11 @@ func (d *daemon) stir() {
 
 // open opens the archive.
 func (d *daemon) open(state *stateDir) error {
-	return d.archive.open(state, d.opt.Commands, run.Options{Keep: d.limits.keepRuns, Changed: d.herald.ran}, launcher{d.ops}, d.log)
+	err := d.archive.open(state, d.opt.Commands, run.Options{Keep: d.limits.keepRuns, Changed: d.herald.ran}, launcher{d.ops}, d.log)
+	if err != nil {
+		return fmt.Errorf("open the evidence in %q: %w", state.path, err)
+	}
+	return nil
 }
 
 // world makes what the reconciler acts on.
