@@ -41,8 +41,9 @@ func startGuard(dir string) (stop func(), err error) {
 	defer theirs.Close()
 	cmd := exec.Command(exe, contractGuard, dir)
 	// Not in a session of its own, by which a host knows what is not its own, but
-	// out of the reach of the keyboard.
-	cmd.Stdin, cmd.Dir, cmd.Env, cmd.SysProcAttr = theirs, "/", []string{}, &syscall.SysProcAttr{Setpgid: true}
+	// out of the reach of the keyboard. It starts while the first step does, and
+	// one processor is enough for it.
+	cmd.Stdin, cmd.Dir, cmd.Env, cmd.SysProcAttr = theirs, "/", []string{"GOMAXPROCS=1"}, &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
 		ours.Close()
 		return nil, fmt.Errorf("start the guard of a contract: %w", err)

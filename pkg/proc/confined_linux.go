@@ -66,7 +66,7 @@ type burdenLimit struct {
 
 // forkConfined starts spec on the calling thread, which must be locked. It does
 // what syscall.ForkExec does, which knows neither limits nor Landlock.
-func forkConfined(spec Spec, argv []string, files []uintptr) (child, error) {
+func forkConfined(spec Spec, argv []string, files []uintptr, users userMaps) (child, error) {
 	b, err := newBurden(spec, argv, files)
 	if err != nil {
 		return child{}, err
@@ -91,7 +91,7 @@ func forkConfined(spec Spec, argv []string, files []uintptr) (child, error) {
 	if b.pidfd >= 0 && unix.SetNonblock(int(b.pidfd), true) == nil {
 		c.pidfd = os.NewFile(uintptr(b.pidfd), "pidfd")
 	}
-	if err := b.release(c.pid); err != nil {
+	if err := b.release(c.pid, users); err != nil {
 		kill(c.pid)
 		c.wait()
 		c.reap()
@@ -237,10 +237,10 @@ failed:
 
 // release has a child go on, once users and groups have their numbers in its
 // namespace.
-func (b *burden) release(pid int) error {
+func (b *burden) release(pid int, users userMaps) error {
 	defer unix.Close(b.mapped[1])
 	if b.lonely {
-		if err := mapUsers(pid); err != nil {
+		if err := users.give(pid); err != nil {
 			return err
 		}
 	}
@@ -268,28 +268,38 @@ func (b *burden) outcome(c child, spec Spec, fault *os.File) error {
 	return &Unconfined{stages[said[0]], syscall.Errno(said[1])}
 }
 
-// mapUsers gives users and groups the same numbers in the namespace of pid.
-// Root may have all that it has here, anybody else itself alone, which is what
-// the kernel allows without privileges.
-func mapUsers(pid int) error {
-	uids, gids, own := fmt.Sprintf("%d %[1]d 1\n", os.Geteuid()), fmt.Sprintf("%d %[1]d 1\n", os.Getegid()), true
+// userMaps give users and groups the same numbers in a namespace as here: root
+// all that it has, anybody else itself alone, which is what the kernel allows
+// without privileges.
+type userMaps struct {
+	uids, gids string
+	alone      bool
+}
+
+// readUserMaps makes those of this process, which do not change while it lives.
+func readUserMaps() userMaps {
 	if os.Geteuid() == 0 {
-		if u, g := sameNumbers("/proc/self/uid_map"), sameNumbers("/proc/self/gid_map"); u != "" && g != "" {
-			uids, gids, own = u, g, false
+		if uids, gids := sameNumbers("/proc/self/uid_map"), sameNumbers("/proc/self/gid_map"); uids != "" && gids != "" {
+			return userMaps{uids, gids, false}
 		}
 	}
+	return userMaps{fmt.Sprintf("%d %[1]d 1\n", os.Geteuid()), fmt.Sprintf("%d %[1]d 1\n", os.Getegid()), true}
+}
+
+// give has them in force in the namespace of pid.
+func (m userMaps) give(pid int) error {
 	write := func(name, text string) error {
 		return os.WriteFile(fmt.Sprintf("/proc/%d/%s", pid, name), []byte(text), 0)
 	}
-	if own { // without privileges, groups may be mapped by who cannot leave any
+	if m.alone { // without privileges, groups may be mapped by who cannot leave any
 		if err := write("setgroups", "deny"); err != nil {
 			return err
 		}
 	}
-	if err := write("gid_map", gids); err != nil {
+	if err := write("gid_map", m.gids); err != nil {
 		return err
 	}
-	return write("uid_map", uids)
+	return write("uid_map", m.uids)
 }
 
 // sameNumbers maps all that is mapped here onto itself; "" where that cannot be

@@ -32,6 +32,7 @@ type Host struct {
 	stop   chan struct{}
 	idle   sync.WaitGroup
 	closed sync.Once
+	users  func() userMaps // of confined children
 
 	gate    sync.RWMutex // held for reading by Start; closing is set under it
 	closing bool
@@ -67,6 +68,7 @@ func NewHost(dir string, log *slog.Logger) (*Host, error) {
 		strays:  make(map[ident]*stray),
 		room:    pipeRoom,
 		written: make(map[ident]bool),
+		users:   sync.OnceValue(readUserMaps),
 	}
 	h.record = newKeeper(dir)
 	h.former = h.record.load(h.log)
@@ -137,7 +139,7 @@ func (h *Host) launch(spec Spec, pipes *pipes) (*Proc, error) {
 
 func (h *Host) fork(spec Spec, pipes *pipes) (c child, leader ident, err error) {
 	argv := append([]string{cmp.Or(spec.Argv0, spec.Path)}, spec.Args...)
-	h.spawner.do(func() { c, err = fork(spec, argv, pipes.files()) })
+	h.spawner.do(func() { c, err = fork(spec, argv, pipes.files(), h.users) })
 	if err != nil {
 		if _, confining := errors.AsType[*Unconfined](err); confining {
 			return child{}, ident{}, err

@@ -100,6 +100,8 @@ func startHelper(args []string) string {
 		switch flag {
 		case "setsid":
 			cmd.SysProcAttr.Setsid = true
+		case "sibling":
+			cmd.SysProcAttr.Cloneflags = syscall.CLONE_PARENT
 		case "null":
 			cmd.Stdin, cmd.Stdout, cmd.Stderr = nil, nil, nil
 		}

@@ -200,6 +200,8 @@ func (p *Proc) await() {
 	p.exit, p.group.exited = exit, true
 	p.host.mu.Unlock()
 	close(p.exited)
-	p.host.look()
+	if !p.host.glance(p) {
+		p.host.look()
+	}
 	close(p.looked)
 }

@@ -1,8 +1,10 @@
 package proc
 
 import (
+	"os"
 	"runtime"
 	"sync"
+	"sync/atomic"
 )
 
 // spawner is one goroutine on a thread of its own that does every fork.
@@ -12,8 +14,9 @@ import (
 // as the spawner. It is never the main thread, because orphans are re-parented
 // to that one, and children of another thread are known to be none.
 type spawner struct {
-	work  chan func()
-	ended sync.WaitGroup
+	work   chan func()
+	ended  sync.WaitGroup
+	thread atomic.Int64 // its number; 0 until it is known
 }
 
 func newSpawner() *spawner {
@@ -24,7 +27,8 @@ func newSpawner() *spawner {
 
 func (s *spawner) serve() {
 	runtime.LockOSThread()
-	if onMainThread() {
+	s.thread.Store(int64(thread()))
+	if s.thread.Load() == int64(os.Getpid()) {
 		// While this goroutine holds the main thread, another gets another.
 		s.ended.Add(1)
 		inner := make(chan struct{})

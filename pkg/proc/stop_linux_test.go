@@ -81,6 +81,7 @@ func TestStop_EndsWhatDescends(t *testing.T) {
 		{"an heir of a leader that left", []string{"leaver", "", "deaf"}},
 		{"an heir in a session of its own of a leader that left", []string{"leaver", "setsid", "deaf"}},
 		{"an heir that shed everything of a leader that left", []string{"leaver", "setsid,null", "deaf"}},
+		{"what a leader that left had made its sibling", []string{"leaver", "sibling,null", "deaf"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			p := start(t, newHost(t), tc.args...)
@@ -119,6 +120,33 @@ func TestExited_ClosesWhileAnHeirHoldsThePipes(t *testing.T) {
 	p.Stdout.SetReadDeadline(time.Now().Add(10 * time.Second))
 	if rest, err := io.ReadAll(p.Stdout); err != nil {
 		t.Errorf("%q, %v", rest, err)
+	}
+}
+
+// A glance lets go of a child that left nothing, and of no other.
+func TestGlance_SeesWhatIsLeft(t *testing.T) {
+	for _, flags := range []string{"null", "setsid,null", "sibling,null"} {
+		p := start(t, newHost(t), "leaver", flags, "sleeper")
+		heir := pidLine(t, p.Stdout)
+		<-p.looked
+		if p.isGone() || p.host.glance(p) {
+			t.Errorf("%s: gone while %d is left", flags, heir)
+		}
+		p.Kill()
+		if !p.isGone() || alive(heir) {
+			t.Errorf("%s: gone %v, %d lives %v", flags, p.isGone(), heir, alive(heir))
+		}
+	}
+	h := newHost(t)
+	other := start(t, h, "sleeper")
+	line(t, other.Stdout)
+	p := start(t, h, "exit", "0")
+	<-p.looked
+	if !p.isGone() || other.isGone() || !alive(other.PID()) {
+		t.Errorf("gone %v, the other too %v", p.isGone(), other.isGone())
+	}
+	if h.glance(other) {
+		t.Error("gone while it lives")
 	}
 }
 

@@ -25,7 +25,8 @@ func prepareProcess() error {
 	return nil
 }
 
-func onMainThread() bool { return unix.Gettid() == os.Getpid() }
+// thread is the calling thread's number; that of the main one is the process's.
+func thread() int { return unix.Gettid() }
 
 // child is the direct child of a group: a number that is ours until reap.
 type child struct {
@@ -34,9 +35,9 @@ type child struct {
 }
 
 // fork starts spec on the calling thread.
-func fork(spec Spec, argv []string, files []uintptr) (child, error) {
+func fork(spec Spec, argv []string, files []uintptr, users func() userMaps) (child, error) {
 	if spec.Confined != nil {
-		return forkConfined(spec, argv, files)
+		return forkConfined(spec, argv, files, users())
 	}
 	pidfd := -1
 	sys := &syscall.SysProcAttr{
@@ -193,23 +194,23 @@ func readEntry(pid int) (entry, error) {
 	return parseStat(buf[:n])
 }
 
-// readAdopted lists the children of the main thread: the orphans that were
-// re-parented to this process, and what was forked on that thread by others
-// than a Host. Kernels without the file have orphans known by memory and
-// session only.
-func readAdopted() []int {
-	self := strconv.Itoa(os.Getpid())
-	data, err := os.ReadFile("/proc/" + self + "/task/" + self + "/children")
+// readChildren lists what a thread of this process has forked and not waited
+// for. The main thread's are also the orphans that were re-parented to this
+// process. Some kernels do not have the file.
+func readChildren(thread int) ([]int, error) {
+	data, err := os.ReadFile("/proc/self/task/" + strconv.Itoa(thread) + "/children")
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	var pids []int
 	for field := range strings.FieldsSeq(string(data)) {
-		if pid, err := strconv.Atoi(field); err == nil {
-			pids = append(pids, pid)
+		pid, err := strconv.Atoi(field)
+		if err != nil {
+			return nil, err
 		}
+		pids = append(pids, pid)
 	}
-	return pids
+	return pids, nil
 }
 
 // readPipes lists the inodes of the pipes that pid has as descriptors 0 to 2,

@@ -3,6 +3,7 @@
 package proc
 
 import (
+	"errors"
 	"os"
 	"syscall"
 	"time"
@@ -17,12 +18,16 @@ import (
 
 func prepareProcess() error { return nil }
 
-func onMainThread() bool { return false }
+func thread() int { return 0 }
 
 // child is the direct child of a group.
 type child struct{ pid int }
 
-func fork(spec Spec, argv []string, files []uintptr) (child, error) {
+type userMaps struct{}
+
+func readUserMaps() userMaps { return userMaps{} }
+
+func fork(spec Spec, argv []string, files []uintptr, _ func() userMaps) (child, error) {
 	if spec.Confined != nil {
 		return child{}, &Unconfined{"start", syscall.ENOSYS}
 	}
@@ -80,7 +85,7 @@ func readEntry(pid int) (entry, error) {
 	return entry{ident: ident{PID: pid, Start: uint64(time.Now().UnixNano())}, session: session}, nil
 }
 
-func readAdopted() []int { return nil }
+func readChildren(int) ([]int, error) { return nil, errors.ErrUnsupported }
 
 func readPipes(int) []uint64 { return nil }
 

@@ -31,7 +31,8 @@ type stray struct {
 type view struct {
 	self    entry // this process
 	table   table
-	adopted []int                  // children that were re-parented to this process
+	adopted []int                  // children that were re-parented to this process, or made so by a child
+	forked  []int                  // children of the thread that forks
 	pipes   func(pid int) []uint64 // the pipes on descriptors 0 to 2
 }
 
