@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -262,6 +263,44 @@ func TestRun_EndsByItselfInTimeOrWithTheDaemon(t *testing.T) {
 	}
 	if out := h.must("runs"); !strings.Contains(out, id) || !strings.Contains(out, "timed_out") {
 		t.Error(out)
+	}
+}
+
+// Whoever waits for a run in the foreground has it end with the command, and
+// hears which run it was when the daemon ends first.
+func TestRun_EndsWithTheCommandThatWaits(t *testing.T) {
+	t.Parallel()
+	h := newHome(t).withRoots()
+	h.configure(h.workers()...)
+	d := h.start()
+	wait := func(end func(*exec.Cmd)) (id, said string, code int) {
+		cmd := h.command(t.Context(), "harness", "run", "slow")
+		var stdout, stderr buffer
+		cmd.Stdout, cmd.Stderr = &stdout, &stderr
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the run prints", func() bool { return strings.Contains(stdout.String(), "begun") })
+		end(cmd)
+		_ = cmd.Wait() // its code says how
+		rest, _ := strings.CutPrefix(stderr.String(), "harness: run ")
+		id, _, _ = strings.Cut(rest, " ")
+		return id, stderr.String(), cmd.ProcessState.ExitCode()
+	}
+	id, said, code := wait(func(cmd *exec.Cmd) { signal(t, cmd.Process.Pid, syscall.SIGINT) })
+	if r := h.awaitRun(id); r.State != "cancelled" || code != 1 || !strings.Contains(said, "cancelled") {
+		t.Errorf("%+v, exit %d: %s", r, code, said)
+	}
+	if left := mentioning(t, id); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+	id, said, code = wait(func(*exec.Cmd) { d.stop() })
+	if code == 0 || !strings.Contains(strings.TrimPrefix(said, "harness: run "+id+" begins"), id) {
+		t.Errorf("exit %d, no word of %s: %s", code, id, said)
+	}
+	h.start()
+	if r := h.awaitRun(id); r.State != "cancelled" {
+		t.Errorf("%+v", r)
 	}
 }
 

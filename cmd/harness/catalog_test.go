@@ -117,7 +117,7 @@ func TestCatalog_HasOneSpelling(t *testing.T) {
 			if len(card) > 16<<10 || !strings.Contains(card, "harness status") {
 				t.Errorf("the card of %s has %d bytes", role, len(card))
 			}
-			if has := strings.Contains(card, "`harness stop NAME...`"); has != (role == run.Orchestrator) {
+			if has := strings.Contains(card, "`harness stop NAME...|RUN...`"); has != (role == run.Orchestrator) {
 				t.Errorf("the card of %s: %s", role, card)
 			}
 		}

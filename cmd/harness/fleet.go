@@ -23,8 +23,10 @@ const fleetPatience = 10 * time.Second
 // session by itself when this process is gone.
 func (f fleet) Announce(session string) (over func()) {
 	begun := make(chan ranAnswer, 1)
+	ended := make(chan struct{})
 	ctx, letGo := context.WithCancel(context.Background())
 	go func() {
+		defer close(ended)
 		defer close(begun)
 		c, err := f.g.client(ctx)
 		if err != nil {
@@ -39,7 +41,10 @@ func (f fleet) Announce(session string) (over func()) {
 		_ = c.Operate(ctx, facade.ContractHold, map[string]string{"run": a.Run.ID}, nil)
 	}()
 	return func() {
-		defer letGo()
+		defer func() {
+			letGo()
+			<-ended
+		}()
 		ctx, stop := context.WithTimeout(ctx, fleetPatience)
 		defer stop()
 		var a ranAnswer

@@ -16,8 +16,12 @@ import (
 // newUnitsCmd makes start, stop or restart.
 func newUnitsCmd(g *globals, verb, short string) *cobra.Command {
 	var asJSON bool
+	names := "NAME..."
+	if verb == "stop" {
+		names = "NAME...|RUN..."
+	}
 	cmd := &cobra.Command{
-		Use:               verb + " NAME...",
+		Use:               verb + " " + names,
 		Short:             short,
 		Args:              atLeast(1, "names: of harnesses, or of upstreams such as mcp.gitea"),
 		ValidArgsFunction: g.completeUnits,

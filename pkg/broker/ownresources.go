@@ -35,8 +35,8 @@ type OwnResources interface {
 	// else no more than where to look (RES-5).
 	Read(ctx context.Context, scope *Scope, uri string) (text, mime string, err error)
 	// Operation is what a URI asks for, without what is particular about it: for
-	// the log.
-	Operation(uri string) string
+	// the log. ok is false where it asks for nothing that there could be.
+	Operation(uri string) (name string, ok bool)
 }
 
 // ownRead is one read under way.
@@ -125,7 +125,7 @@ func (r *ownRead) failure(err error) (int, *wire.Error) {
 	var e *wire.Error
 	switch {
 	case errors.Is(err, ErrNoResource):
-		return wire.ResourceNotFound, wire.New(wire.InvalidArgument, "no resource is at that URI; list the resources and their templates")
+		return wire.ResourceNotFound, notThere()
 	case errors.As(err, &e) && e.Code == wire.UnknownRun:
 		return wire.ResourceNotFound, e
 	case errors.As(err, &e) && e.Code == wire.InvalidArgument:
@@ -134,8 +134,13 @@ func (r *ownRead) failure(err error) (int, *wire.Error) {
 		return wire.InternalError, e
 	}
 	ref := newCorrelation()
-	r.s.b.opt.Logger.Error("resource not read", "operation", r.from.Operation(r.uri), "category", category(err), "correlation_id", ref)
+	operation, _ := r.from.Operation(r.uri)
+	r.s.b.opt.Logger.Error("resource not read", "operation", operation, "category", category(err), "correlation_id", ref)
 	return wire.InternalError, &wire.Error{Code: wire.Internal, Message: "internal error; the daemon's log has its correlation id", Correlation: ref}
+}
+
+func notThere() *wire.Error {
+	return wire.New(wire.InvalidArgument, "no resource is at that URI; list the resources and their templates")
 }
 
 // category is what kind of failure an error is, without its text, which may name
@@ -163,6 +168,10 @@ func selfTopic(uri string) topic {
 // subscribeOwn begins or ends a subscription to one of the endpoint's own
 // resources.
 func (s *session) subscribeOwn(uri string, begin bool, asked, id []byte) {
+	if _, could := s.b.fleet.Load().own.Operation(uri); begin && !could {
+		s.fail(id, wire.ResourceNotFound, notThere())
+		return
+	}
 	t := selfTopic(uri)
 	s.b.mu.Lock()
 	sub := s.b.topics[t]

@@ -44,7 +44,7 @@ func (d drawer) Read(ctx context.Context, scope *broker.Scope, uri string) (text
 	return "", "", broker.ErrNoResource
 }
 
-func (drawer) Operation(string) string { return "harness://x" }
+func (drawer) Operation(uri string) (string, bool) { return "harness://x", uri != "harness://gone" }
 
 func TestOwnResources_AreListedAndReadBesideThoseOfUpstreams(t *testing.T) {
 	up := newFakeUpstream()
@@ -101,6 +101,9 @@ func TestOwnResources_TellWhoSubscribed(t *testing.T) {
 	f := scoped(t, broker.Content{OwnResources: drawer{}})
 	s, other := f.greeted(), f.greeted()
 	if got := s.ask(1, "resources/subscribe", `{"uri":"harness://x?limit=1"}`); !strings.Contains(got, `"result":{}`) {
+		t.Error(got)
+	}
+	if got := s.ask(9, "resources/subscribe", `{"uri":"harness://gone"}`); !strings.Contains(got, `"error":{"code":-32002,`) {
 		t.Error(got)
 	}
 	f.b.Updated("harness://y")

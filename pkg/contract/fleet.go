@@ -13,8 +13,8 @@ type Fleet interface {
 	// session's chain is closed; it does not fail: that a run is shown is not what
 	// a contract is about.
 	Announce(session string) (over func())
-	// Work runs a harness to its end as a bounded run. The error is one of before:
-	// nothing was run.
+	// Work runs a harness to its end as a bounded run. After an error nothing was
+	// run, or nobody knows what came of it, and the error names the run.
 	Work(ctx context.Context, w HarnessWork) (HarnessEnd, error)
 }
 

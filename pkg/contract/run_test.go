@@ -214,6 +214,9 @@ func TestRun_AnInterruptedSessionGoesOnWhenAskedTo(t *testing.T) {
 	if _, err := x.Wait(t.Context()); err == nil {
 		t.Error("it came to something")
 	}
+	if _, err := b.Run(Request{Session: "late", Text: []byte(text), Root: b.root}); !errors.Is(err, ErrInterrupted) {
+		t.Errorf("begun after the end: %v", err)
+	}
 	again := &Runner{Engine: b.Engine, Ledger: b.Ledger, Principal: ledger.Principal{Tenant: "acme", User: "bob"}}
 	for range 2 { // looking does not go on with it
 		if a, err := again.Status("s"); err != nil || a.Status != Interrupted || a.Verdict != nil {

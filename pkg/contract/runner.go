@@ -68,6 +68,7 @@ type Runner struct {
 
 	mu      sync.Mutex
 	running map[string]*Execution
+	stopped bool
 	all     sync.WaitGroup
 }
 
@@ -90,6 +91,9 @@ func (r *Runner) Run(req Request) (*Execution, error) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.stopped {
+		return nil, ErrInterrupted
+	}
 	if x := r.running[req.Session]; x != nil {
 		if x.digest != digest || x.root != req.Root {
 			return nil, ErrConflict
@@ -176,9 +180,11 @@ func (r *Runner) follow(x *Execution) error {
 	return nil
 }
 
-// Stop interrupts what runs, and returns when all of it is recorded.
+// Stop interrupts what runs, and returns when all of it is recorded. Nothing
+// begins any more.
 func (r *Runner) Stop() {
 	r.mu.Lock()
+	r.stopped = true
 	for _, x := range r.running {
 		x.cancel(ErrInterrupted)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"os"
@@ -81,6 +82,9 @@ func sessionOf(run string) string { return strings.ReplaceAll(run, ".", "-") }
 func (c *contracts) start(t workflow.Task, actor run.Actor) (*run.Run, error) {
 	root := filepath.Dir(filepath.Join(filepath.Dir(t.File), t.Node.Contract))
 	x, err := c.Run(contract.Request{Session: sessionOf(t.Run), Name: t.Node.Contract, Text: t.Prompt, Root: root})
+	if errors.Is(err, contract.ErrInterrupted) {
+		return nil, fmt.Errorf("%w: %w", context.Canceled, err) // the daemon is about to end
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"harness/pkg/control"
 	"harness/pkg/evidence"
@@ -135,6 +136,8 @@ func pageOf[T any](all []T, key func(T) string, after string, n int) (page []T, 
 // Repositories implements [facade.Sources].
 func (s sources) Repositories(ctx context.Context, after string, n int) (items []facade.Repository, next string, err error) {
 	page, next := pageOf(s.look(".git"), func(f found) string { return f.path }, after, n)
+	ctx, cancel := context.WithTimeout(ctx, gitWithin)
+	defer cancel()
 	for _, f := range page {
 		r := facade.Repository{Name: f.name, Path: f.path, Kind: cmp.Or(f.kind, "repository")}
 		if top, err := worktree.Git(ctx, f.path, "rev-parse", "--show-toplevel"); err == nil && top == f.path {
@@ -150,6 +153,10 @@ func (s sources) Repositories(ctx context.Context, after string, n int) (items [
 	}
 	return items, next, nil
 }
+
+// gitWithin bounds what git is asked of all repositories of a page. What is not
+// known by then is null.
+const gitWithin = 10 * time.Second
 
 // Packs implements [facade.Sources].
 func (s sources) Packs(_ context.Context, after string, n int) (items []facade.Pack, next string, err error) {

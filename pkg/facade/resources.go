@@ -179,12 +179,12 @@ func (r *resources) match(path string) (*source, string) {
 }
 
 // Operation implements [broker.OwnResources].
-func (r *resources) Operation(uri string) string {
+func (r *resources) Operation(uri string) (name string, ok bool) {
 	path, _, _ := strings.Cut(strings.TrimPrefix(uri, broker.OwnScheme), "?")
 	if s, _ := r.match(path); s != nil {
-		return broker.OwnScheme + s.uri
+		return broker.OwnScheme + s.uri, true
 	}
-	return "unknown"
+	return "unknown", false
 }
 
 // Read implements [broker.OwnResources].

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"slices"
@@ -307,7 +308,7 @@ func (e *Engine) Start(spec Spec, prompts map[string][]byte) (View, error) {
 
 // seal writes what a workflow is begun with. A directory of that name is of a
 // daemon that ended before it had begun.
-func (e *Engine) seal(spec Spec, prompts map[string][]byte) (*flow, error) {
+func (e *Engine) seal(spec Spec, prompts map[string][]byte) (f *flow, err error) {
 	if old, err := e.dir.Sub(spec.ID); err == nil {
 		if err := errors.Join(old.Close(), e.dir.Remove(spec.ID)); err != nil {
 			return nil, fmt.Errorf("begin a workflow: %w", err)
@@ -319,6 +320,14 @@ func (e *Engine) seal(spec Spec, prompts map[string][]byte) (*flow, error) {
 	if err != nil {
 		return nil, fmt.Errorf("begin a workflow: %w", err)
 	}
+	opened := []io.Closer{dir}
+	defer func() {
+		for _, c := range opened {
+			if err != nil {
+				c.Close()
+			}
+		}
+	}()
 	texts, err := dir.Make(promptsDir)
 	if err != nil {
 		return nil, fmt.Errorf("begin a workflow: %w", err)
@@ -328,6 +337,7 @@ func (e *Engine) seal(spec Spec, prompts map[string][]byte) (*flow, error) {
 	if err != nil {
 		return nil, fmt.Errorf("begin a workflow: %w", err)
 	}
+	opened = append(opened, journal)
 	data, err := evidence.Canonical(spec)
 	if err != nil {
 		return nil, err
@@ -350,7 +360,7 @@ func (e *Engine) seal(spec Spec, prompts map[string][]byte) (*flow, error) {
 	if err := evidence.Together(append(syncs, texts.Sync, dir.Sync, e.dir.Sync)...); err != nil {
 		return nil, fmt.Errorf("begin a workflow: %w", err)
 	}
-	f := &flow{spec: spec, dir: dir, journal: evidence.NewLedger(journal, spec.ID), asked: map[string]bool{}}
+	f = &flow{spec: spec, dir: dir, journal: evidence.NewLedger(journal, spec.ID), asked: map[string]bool{}}
 	if f.state, err = Replay(&f.spec.Graph, nil); err != nil {
 		return nil, err
 	}

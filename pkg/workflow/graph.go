@@ -71,11 +71,12 @@ type nodeText struct {
 // Parse reads a workflow, and its prompts through read, which is given their
 // paths relative to it. It returns the prompts by node.
 func Parse(text []byte, roles []string, read func(file string) ([]byte, error)) (g Graph, prompts map[string][]byte, faults Faults) {
+	g = Graph{Parallel: 1, Nodes: []Node{}}
 	var t graphText
 	if faults = decode(text, &t); len(faults) > 0 {
 		return g, nil, faults
 	}
-	g = Graph{Name: cmp.Or(t.Name, t.Workflow.Name), Parallel: 1, Nodes: []Node{}}
+	g.Name = cmp.Or(t.Name, t.Workflow.Name)
 	if n := cmp.Or(t.Parallel, t.Workflow.Parallel); n != nil {
 		g.Parallel = *n
 	}

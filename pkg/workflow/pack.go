@@ -68,12 +68,13 @@ func digestOK(s string) bool {
 // ParsePack reads a pack.toml, and its files through read, which is given their
 // paths in the directory. Roles are those that there are.
 func ParsePack(manifest []byte, roles []string, read func(file string) ([]byte, error)) (Pack, Faults) {
+	p := Pack{Tickets: []Ticket{}}
 	var text packText
 	faults := decode(manifest, &text)
 	if len(faults) > 0 {
-		return Pack{}, faults
+		return p, faults
 	}
-	p := Pack{Name: text.Name, Tickets: []Ticket{}}
+	p.Name = text.Name
 	switch v := text.Version.(type) {
 	case string:
 		p.Version = v
