@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"harness/pkg/control"
 	"harness/pkg/ledger"
 )
 
@@ -46,7 +48,10 @@ func (h *home) entries(session, kind string) (list []map[string]any) {
 func TestContract_ItsWorkIsARunOfTheFleet(t *testing.T) {
 	t.Parallel()
 	h := newHome(t).withRoots()
-	text := oneCheck("[work]\nharness='makes'\nprompt='do it'\n[[check]]\nname='made'\nfile='made'\nsha256='" + ledger.SHA256([]byte("do it")) + "'\n")
+	// As long as a prompt may be, and what an operation takes otherwise is not.
+	prompt := strings.Repeat("do it <now>\x01", 70_000)
+	h.write("home/prompt.md", prompt)
+	text := oneCheck("[work]\nharness='makes'\nprompt_file='prompt.md'\n[[check]]\nname='made'\nfile='made'\nsha256='" + ledger.SHA256([]byte(prompt)) + "'\n")
 	h.write("home/c.toml", text)
 	if got := h.harness("contract", "run", "c.toml", "--session", "alone"); got.code != 4 {
 		t.Errorf("without a daemon: %+v", got)
@@ -57,6 +62,13 @@ func TestContract_ItsWorkIsARunOfTheFleet(t *testing.T) {
 	h.configure(append(h.workers(), harnessTable("makes", "cat > "+h.path("home/made"), ""))...)
 	h.start()
 	h.must("contract", "run", "c.toml", "--session", "s")
+	h.control(func(ctx context.Context, c *control.Client) (any, error) {
+		_, err := c.OperateRaw(ctx, "harness_run_launch", map[string]any{"name": "makes", "prompt": prompt, "idempotency_key": "large"})
+		if err == nil || !strings.Contains(err.Error(), "larger than 64 KiB") {
+			t.Errorf("a launch of %d bytes: %v", len(prompt), err)
+		}
+		return struct{}{}, nil
+	}, &struct{}{})
 	work := h.entries("s", "finished")[0]
 	id, _ := work["run"].(string)
 	r := runOf(t, h.must("runs", id, "--json"))

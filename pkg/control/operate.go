@@ -11,8 +11,10 @@ import (
 	"harness/pkg/wire"
 )
 
-// maxOperation bounds the arguments of an operation, in bytes (MUT-1).
-const maxOperation = 64 << 10
+// maxOperation bounds what is read of the arguments of an operation, in bytes:
+// a prompt of 1 MiB as JSON may spell it. How much each takes it says itself
+// (MUT-1).
+const maxOperation = 7 << 20
 
 // Peer is who asks for an operation, as far as the kernel knows.
 type Peer struct {
@@ -26,7 +28,7 @@ type Peer struct {
 func (s *Server) operate(w http.ResponseWriter, r *http.Request) {
 	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxOperation))
 	if _, large := errors.AsType[*http.MaxBytesError](err); large {
-		reply(w, nil, &Problem{Code: wire.InvalidArgument, Message: "the request is larger than 64 KiB"})
+		reply(w, nil, &Problem{Code: wire.InvalidArgument, Message: "the request is larger than 7 MiB"})
 		return
 	}
 	if err != nil {

@@ -138,10 +138,17 @@ func refusal(message string) *control.Problem {
 // arguments reads the arguments of an operation: strictly, so that a misspelt
 // one is not taken for none.
 func arguments[T any](raw json.RawMessage) (T, error) {
-	var v T
 	if len(raw) > maxArguments {
-		return v, refusal("the request is larger than 64 KiB")
+		var none T
+		return none, tooLarge()
 	}
+	return decoded[T](raw)
+}
+
+func tooLarge() *control.Problem { return refusal("the request is larger than 64 KiB") }
+
+// decoded reads arguments however large they are.
+func decoded[T any](raw json.RawMessage) (v T, err error) {
 	if raw = bytes.TrimSpace(raw); len(raw) == 0 || string(raw) == "null" {
 		raw = json.RawMessage("{}")
 	}
@@ -198,9 +205,13 @@ type launched struct {
 
 // runLaunch begins a bounded run of a harness of the config.
 func (o *ops) runLaunch(ctx context.Context, raw json.RawMessage, who petitioner) (any, error) {
-	a, err := arguments[launchArgs](raw)
+	a, err := decoded[launchArgs](raw)
 	if err != nil {
 		return nil, err
+	}
+	// What a contract has a harness do is as long as a contract may be.
+	if len(raw) > maxArguments && (a.Contract == "" || !who.operator) || a.Prompt != nil && len(*a.Prompt) > maxPrompt {
+		return nil, tooLarge()
 	}
 	if (a.Args != nil || a.Prompt != nil || a.Contract != "") && !who.operator {
 		return nil, refusal("args, prompt and contract are the operator's to give, at the command line")
