@@ -37,6 +37,9 @@ type Store struct {
 // Open names the directory, which need not exist: it is made by what writes.
 func Open(dir string) *Store { return &Store{dir, time.Now} }
 
+// At is the same directory by another clock.
+func (s *Store) At(now func() time.Time) *Store { return &Store{s.dir, now} }
+
 // SessionProblem says why id cannot name a session, or "".
 func SessionProblem(id string) string {
 	const most = 64
