@@ -72,7 +72,10 @@ type Store struct {
 	opt       Options
 	state     *evidence.Dir
 	dir       *evidence.Dir
-	retention *evidence.Ledger
+	// retention opens the chain of what was removed, when something is first: it
+	// only grows, and no start waits for it.
+	retention func() (*evidence.Ledger, error)
+	opened    *evidence.Ledger // by retention
 	removals  sync.WaitGroup
 	surveying sync.Mutex // held to learn whose the runs are
 
@@ -96,11 +99,9 @@ func OpenStore(state *evidence.Dir, now time.Time, opt Options) (*Store, error) 
 	if s.dir, err = state.Ensure(runsDir); err != nil {
 		return nil, fmt.Errorf("open the runs: %w", err)
 	}
-	if err := s.openRetention(now); err != nil {
-		return nil, errors.Join(fmt.Errorf("open the record of removed runs: %w", err), s.dir.Close())
-	}
+	s.retention = sync.OnceValues(s.openRetention)
 	if err := s.index(); err != nil {
-		return nil, errors.Join(err, s.retention.Close(), s.dir.Close())
+		return nil, errors.Join(err, s.dir.Close())
 	}
 	if err := s.sweep(); err != nil {
 		opt.Log.Warn("old runs not removed", "error", err)
@@ -109,30 +110,35 @@ func OpenStore(state *evidence.Dir, now time.Time, opt Options) (*Store, error) 
 	return s, nil
 }
 
-// openRetention opens the chain of what was removed.
-func (s *Store) openRetention(now time.Time) error {
+// openRetention opens the chain of what was removed. It is called once.
+func (s *Store) openRetention() (*evidence.Ledger, error) {
 	parent, err := s.state.Ensure(retentionDir)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer parent.Close()
 	made, err := parent.Ensure(removedDir)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	made.Close()
-	var torn *evidence.Torn
-	s.retention, _, torn, err = evidence.OpenLedger(parent, removedDir, "removed runs", now)
+	chain, _, torn, err := evidence.OpenLedger(parent, removedDir, "removed runs", time.Now())
 	if torn != nil {
 		s.opt.Log.Warn("torn record set aside", "entry", torn.Entry, "aside", torn.Aside)
 	}
-	return err
+	if err == nil {
+		s.opened = chain
+	}
+	return chain, err
 }
 
 // Close waits for what is being removed. Runs under way must have ended.
 func (s *Store) Close() error {
 	s.removals.Wait()
-	return errors.Join(s.retention.Close(), s.dir.Close())
+	if s.opened == nil {
+		return s.dir.Close()
+	}
+	return errors.Join(s.opened.Close(), s.dir.Close())
 }
 
 // index reads which runs there are, once: what begins later is known.
@@ -292,13 +298,18 @@ type removed struct {
 
 // retire removes runs from the disk, and records each before.
 func (s *Store) retire(harness string, ids []string) {
+	chain, err := s.retention()
+	if err != nil {
+		s.opt.Log.Warn("old runs not removed: that could not be recorded", "runs", len(ids), "error", err)
+		return
+	}
 	for _, id := range ids {
 		record := removed{Run: id, Harness: harness, Reason: "keep_runs"}
 		if v, err := s.view(id); err == nil {
 			record.FinalReceiptSHA256 = v.info.FinalReceiptSHA256
 		}
 		s.leave(id, harness)
-		if _, err := s.retention.Append("removed", time.Now(), record); err != nil {
+		if _, err := chain.Append("removed", time.Now(), record); err != nil {
 			s.opt.Log.Warn("old run not removed: that could not be recorded", "run", id, "error", err)
 			continue
 		}
@@ -310,6 +321,9 @@ func (s *Store) retire(harness string, ids []string) {
 
 // Removed reports whether there was a run that is not kept any more.
 func (s *Store) Removed(id string) (bool, error) {
+	if _, err := s.state.Stat(retentionDir + "/" + removedDir); errors.Is(err, fs.ErrNotExist) {
+		return false, nil // nothing ever was
+	}
 	parent, err := s.state.Sub(retentionDir)
 	if err != nil {
 		return false, err
