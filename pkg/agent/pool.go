@@ -189,12 +189,18 @@ func (p *Pool) String() string { return "harnesses" }
 // and returns when nothing is left of them (LIF-4). It is called once.
 func (p *Pool) Serve(ctx context.Context) error {
 	err := p.supervisor.Serve(ctx)
+	p.Close()
+	return err
+}
+
+// Close lets go of what outlives the processes. Only a pool that was never served
+// needs it; no Serve may follow.
+func (p *Pool) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, e := range p.units {
 		e.close()
 	}
-	return err
 }
 
 // close ends what outlives the processes.

@@ -29,8 +29,9 @@ type contracts struct {
 	*archive
 	idle sync.WaitGroup
 
-	mu   sync.Mutex
-	held map[string]*heldSession // by run
+	mu      sync.Mutex
+	closing bool
+	held    map[string]*heldSession // by run
 }
 
 // heldSession is a session that is under way in another process.
@@ -62,6 +63,9 @@ func (c *contracts) String() string { return "contracts" }
 // shown: this daemon will not see what becomes of it.
 func (c *contracts) Serve(ctx context.Context) error {
 	<-ctx.Done()
+	c.mu.Lock()
+	c.closing = true
+	c.mu.Unlock()
 	c.Stop()
 	c.idle.Wait()
 	c.mu.Lock()
@@ -77,9 +81,29 @@ func (c *contracts) Serve(ctx context.Context) error {
 // sessions have no dots.
 func sessionOf(run string) string { return strings.ReplaceAll(run, ".", "-") }
 
+// admit counts a contract that is about to run here, unless the daemon is about to
+// end.
+func (c *contracts) admit() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closing {
+		return context.Canceled
+	}
+	c.idle.Add(1)
+	return nil
+}
+
 // start runs the contract that a node of a workflow is, as the run that the
 // workflow knows it by.
-func (c *contracts) start(t workflow.Task, actor run.Actor) (*run.Run, error) {
+func (c *contracts) start(t workflow.Task, actor run.Actor) (r *run.Run, err error) {
+	if err := c.admit(); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			c.idle.Done()
+		}
+	}()
 	root := filepath.Dir(filepath.Join(filepath.Dir(t.File), t.Node.Contract))
 	x, err := c.Run(contract.Request{Session: sessionOf(t.Run), Name: t.Node.Contract, Text: t.Prompt, Root: root})
 	if errors.Is(err, contract.ErrInterrupted) {
@@ -88,15 +112,16 @@ func (c *contracts) start(t workflow.Task, actor run.Actor) (*run.Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := c.launch(t.Run, sessionOf(t.Run), t.Node.PromptSHA256, actor, t.Workflow+"/"+t.Node.ID)
+	r, err = c.launch(t.Run, sessionOf(t.Run), t.Node.PromptSHA256, actor, t.Workflow+"/"+t.Node.ID)
 	if err != nil {
 		x.Cancel()
 		return nil, err
 	}
-	c.idle.Go(func() {
+	go func() {
+		defer c.idle.Done()
 		<-x.Done()
 		c.seal(r, sessionOf(t.Run))
-	})
+	}()
 	return r, nil
 }
 

@@ -17,6 +17,7 @@ import (
 	"harness/pkg/evidence"
 	"harness/pkg/facade"
 	"harness/pkg/identity"
+	"harness/pkg/ledger"
 	"harness/pkg/run"
 	"harness/pkg/wire"
 )
@@ -205,16 +206,15 @@ type launched struct {
 
 // runLaunch begins a bounded run of a harness of the config.
 func (o *ops) runLaunch(ctx context.Context, raw json.RawMessage, who petitioner) (any, error) {
-	a, err := decoded[launchArgs](raw)
+	a, err := readLaunch(raw, who)
 	if err != nil {
 		return nil, err
 	}
-	// What a contract has a harness do is as long as a contract may be.
-	if len(raw) > maxArguments && (a.Contract == "" || !who.operator) || a.Prompt != nil && len(*a.Prompt) > maxPrompt {
-		return nil, tooLarge()
-	}
 	if (a.Args != nil || a.Prompt != nil || a.Contract != "") && !who.operator {
 		return nil, refusal("args, prompt and contract are the operator's to give, at the command line")
+	}
+	if problem := ledger.SessionProblem(a.Contract); a.Contract != "" && problem != "" {
+		return nil, refusal("contract: " + problem)
 	}
 	if a.Contract != "" && who.actor.Kind == run.Operator {
 		who.actor = run.Named(run.ByContract, a.Contract)
@@ -252,6 +252,30 @@ func (o *ops) runLaunch(ctx context.Context, raw json.RawMessage, who petitioner
 			return launched{Run: info}, err
 		},
 	})
+}
+
+// readLaunch reads the arguments of a launch. What a contract has a harness do is
+// as long as a contract may be; everything else is as any operation takes it.
+func readLaunch(raw json.RawMessage, who petitioner) (launchArgs, error) {
+	if !who.operator || len(raw) <= maxArguments {
+		return arguments[launchArgs](raw)
+	}
+	a, err := decoded[launchArgs](raw)
+	if err != nil {
+		return a, err
+	}
+	rest := a
+	rest.Prompt = nil
+	small, err := json.Marshal(rest)
+	switch {
+	case err != nil:
+		return a, fmt.Errorf("encode arguments: %w", err)
+	case a.Contract == "" || a.Prompt == nil || len(small) > maxArguments:
+		return a, tooLarge()
+	case len(*a.Prompt) > maxPrompt:
+		return a, refusal("prompt: larger than 1 MiB")
+	}
+	return a, nil
 }
 
 // task checks what a launch is given.

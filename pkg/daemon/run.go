@@ -115,15 +115,18 @@ func (d *daemon) reap(ctx context.Context) error {
 // waits for them, and they wait for the archive.
 func (d *daemon) serve(ctx context.Context, state *stateDir, listener *net.UnixListener) error {
 	defer d.heed(d.opt.Kill)()
+	opening := make(chan error, 1)
+	var opener sync.WaitGroup
+	defer opener.Wait() // what it opens is closed after it
 	upstreams := begin(ctx, "upstreams", d.log, d.pool)
 	defer d.stop(upstreams)
 	defer d.saver.flush() // what the engine left
-	opening := make(chan error, 1)
-	go func() { opening <- d.open(state) }()
+	opener.Go(func() { opening <- d.open(state) })
 	engine := begin(ctx, "engine", d.log, d.saver, d.watcher, d.loop)
-	if err := <-opening; err != nil {
+	if err := orEnd(ctx, opening); err != nil {
 		d.stop(engine)
-		return err
+		d.agents.Close()
+		return unlessStopped(ctx, err)
 	}
 	harnesses := begin(ctx, "harnesses", d.log, d.agents, d.bounded, d.contracts, d.archive.flows, d.herald)
 	defer d.stop(harnesses)
@@ -149,6 +152,17 @@ func (d *daemon) serve(ctx context.Context, state *stateDir, listener *net.UnixL
 	case err := <-engine.failed:
 		return err
 	case err := <-door.failed:
+		return err
+	}
+}
+
+// orEnd returns what comes of something, or the error of ctx where that ends first:
+// no stop waits for a slow disk.
+func orEnd(ctx context.Context, result <-chan error) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case err := <-result:
 		return err
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -17,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"harness/pkg/control"
+	"harness/pkg/run"
 )
 
 func TestRun_FollowsItsFileFromStartToStop(t *testing.T) {
@@ -374,5 +376,59 @@ func TestRun_ReloadsByTheControlInterface(t *testing.T) {
 	}
 	if !r.OK || r.Generation != 2 {
 		t.Errorf("reload: %s", shape(t, r))
+	}
+}
+
+// A daemon that is asked to stop while what it keeps is being opened stops, and
+// ends what it started meanwhile; nothing that is kept has begun.
+func TestRun_StopsWhileTheArchiveOpens(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	h := newHome(t)
+	h.write(h.table("up", "echo"), "[harness.a]\ncmd = \"touch\"\nargs = ["+strconv.Quote(filepath.Join(h.dir, "began"))+"]\nenabled = true\n")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	gate := make(chan struct{})
+	done := make(chan error, 1)
+	go func() {
+		done <- Run(ctx, Options{Paths: h.paths, Version: "v1", Home: h.dir, Log: h.log, Commands: func() (run.Catalog, error) {
+			<-gate
+			return run.Catalog{}, nil
+		}})
+	}()
+	until(t, "the server runs", func() bool { return strings.Contains(h.log.read(), "upstream=up state=running") })
+	cancel()
+	until(t, "the server is stopped", func() bool { return strings.Contains(h.log.read(), "upstream=up state=stopped") })
+	close(gate)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(filepath.Join(h.dir, "began")); err == nil {
+		t.Error("a harness began")
+	}
+}
+
+// A launch takes a long prompt from a contract, and nothing else that is long.
+func TestReadLaunch_OnlyAContractsPromptIsLong(t *testing.T) {
+	long := strings.Repeat("x", maxArguments)
+	for _, c := range []struct {
+		name     string
+		a        map[string]any
+		operator bool
+		ok       bool
+	}{
+		{"a contract's prompt", map[string]any{"name": "a", "contract": "s", "prompt": long}, true, true},
+		{"a contract's prompt without end", map[string]any{"name": "a", "contract": "s", "prompt": strings.Repeat("x", maxPrompt+1)}, true, false},
+		{"an agent's", map[string]any{"name": "a", "contract": "s", "prompt": long}, false, false},
+		{"without a contract", map[string]any{"name": "a", "prompt": long}, true, false},
+		{"arguments of a contract's", map[string]any{"name": "a", "contract": "s", "prompt": "p", "args": []string{long}}, true, false},
+		{"the name of a contract", map[string]any{"name": "a", "contract": long, "prompt": "p"}, true, false},
+	} {
+		raw, err := json.Marshal(c.a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := readLaunch(raw, petitioner{operator: c.operator}); (err == nil) != c.ok {
+			t.Errorf("%s: %v", c.name, err)
+		}
 	}
 }

@@ -244,10 +244,12 @@ func (d *Dir) Replace(name, aside string, data []byte) error {
 	return d.replace(name, aside, data, func(*os.File) error { return nil })
 }
 
-// ReplaceSynced is Replace of a file whose content is on the disk before it has
-// its name. The name is there with the next thing that is synced in the directory.
+// ReplaceSynced is Replace of a file that is on the disk when it returns.
 func (d *Dir) ReplaceSynced(name, aside string, data []byte) error {
-	return d.replace(name, aside, data, (*os.File).Sync)
+	if err := d.replace(name, aside, data, (*os.File).Sync); err != nil {
+		return err
+	}
+	return d.Sync()
 }
 
 func (d *Dir) replace(name, aside string, data []byte, settle func(*os.File) error) error {

@@ -22,7 +22,11 @@
 //     session, so that a signal to the group cannot hit a stranger.
 //   - PDEATHSIG is bound to the thread that forked; one locked goroutine forks
 //     for all. It is not on the main thread: the kernel re-parents orphans to
-//     that one, so its list of children is the list of orphans.
+//     that one, so its list of children is the list of orphans. What a child
+//     makes its sibling (CLONE_PARENT) is in the list of the thread that forks.
+//   - That an exited child left nothing is read from these two lists, which
+//     costs the same on any machine; the process table is read where they have
+//     somebody who was not started here.
 //   - Exits are waited for with a pidfd in the runtime's poller: no thread per
 //     child, no polling, and never a wait for "any child", which would steal
 //     those of os/exec.

@@ -41,6 +41,7 @@ type Host struct {
 	procs   []*Proc          // in the order of their start
 	strays  map[ident]*stray // orphans of unknown origin
 	forking int              // Starts between their fork and their entry in procs
+	looking bool             // a process table is being read, and taken in
 	since   uint64           // start of the first process ever started here
 	room    int              // bytes that pipes may still be enlarged by
 	written map[ident]bool   // the processes in the record on disk
@@ -100,6 +101,7 @@ func (h *Host) Start(spec Spec) (*Proc, error) {
 	p, err := h.launch(spec, pipes)
 	if err != nil {
 		pipes.close()
+		h.poke() // looks left to the next one what it may have been
 		return nil, fmt.Errorf("start %q: %w", spec.Path, err)
 	}
 	go p.await()

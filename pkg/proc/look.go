@@ -39,7 +39,7 @@ func (h *Host) watch(deaths <-chan os.Signal) {
 			continue
 		case <-deaths:
 			// Whoever waits for a child looks at its end: this is for the others.
-			if orphans, err := h.orphans(); err == nil && len(orphans) == 0 || h.looks.within(restAtLeast) {
+			if h.childless() || h.looks.within(restAtLeast) {
 				continue
 			}
 		case <-due:
@@ -81,31 +81,47 @@ func (h *Host) look() { h.looks.do(h.scan) }
 //
 // A process whose parent is gone is a child of this process's main thread. What
 // the child had the kernel make its sibling (CLONE_PARENT) is one of the thread
-// that forks. So everything that descends from a child that is dead is one of
-// these, or below one.
+// that forks, and what that leaves goes to the main thread. So everything that
+// descends from a child that is dead is one of these, or below one, and the
+// thread that forks is asked first.
 func (h *Host) glance(p *Proc) bool {
-	orphans, err := h.orphans()
-	if err != nil || len(orphans) > 0 {
-		return false
-	}
 	forked, err := readChildren(int(h.spawner.thread.Load()))
 	if err != nil {
 		return false
 	}
+	orphans, err := h.orphans()
+	if err != nil || len(orphans) > 0 {
+		return false
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	// What is known to be left, or about to be there, takes a look.
-	if !p.group.exited || len(p.group.members) > 0 || len(h.strays) > 0 || h.forking > 0 || len(h.siblings(forked)) > 0 {
+	// What is known to be left, or about to be there, takes a look; and a table
+	// that is being read may have this child, and would take it for an orphan.
+	if !p.group.exited || len(p.group.members) > 0 || len(h.strays) > 0 || h.forking > 0 || h.looking || len(h.siblings(forked)) > 0 {
 		return false
 	}
 	h.release(map[*Proc]bool{p: true})
 	return p.isGone()
 }
 
+// childless reports whether no child of this process can be an orphan, or be
+// made a sibling by a child.
+func (h *Host) childless() bool {
+	forked, err := readChildren(int(h.spawner.thread.Load()))
+	if err != nil {
+		return false
+	}
+	h.mu.Lock()
+	sure := h.forking == 0 && len(h.siblings(forked)) == 0
+	h.mu.Unlock()
+	orphans, err := h.orphans()
+	return sure && err == nil && len(orphans) == 0
+}
+
 // siblings are those of the processes forked on the thread that forks that were
-// not started here. The caller holds mu, and no fork is under way.
+// not started here, or not yet: a fork may be under way. The caller holds mu.
 func (h *Host) siblings(forked []int) []int {
-	return slices.DeleteFunc(forked, h.leads)
+	return slices.DeleteFunc(slices.Clone(forked), h.leads)
 }
 
 // orphans lists the children of the main thread that may descend from what was
@@ -123,6 +139,9 @@ func (h *Host) scan() {
 	table, err := readTable(h.numbers())
 	if err != nil {
 		h.log.Warn("cannot read the process table", "error", err)
+		h.mu.Lock()
+		h.looking = false
+		h.mu.Unlock()
 		return
 	}
 	// Without the files orphans are known by memory and session only.
@@ -136,8 +155,11 @@ func (h *Host) scan() {
 func (h *Host) absorb(v *view, over map[*Proc]bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.looking = false
+	siblings := h.siblings(v.forked)
 	if h.forking == 0 {
-		v.adopted = append(v.adopted, h.siblings(v.forked)...)
+		v.adopted = append(v.adopted, siblings...)
+		siblings = nil
 	}
 	for _, pid := range h.zombies(v) {
 		reapOrphan(pid)
@@ -147,8 +169,9 @@ func (h *Host) absorb(v *view, over map[*Proc]bool) {
 	h.remember(groups, v.table, owner)
 	lost = h.suspects(v, lost)
 	// While a fork is under way its group is not among groups, so an orphan
-	// may be of a group that is not there yet. The next look decides.
-	if len(lost) == 0 || h.forking == 0 {
+	// may be of a group that is not there yet, and a sibling may lead it. The next
+	// look decides.
+	if len(lost) == 0 && len(siblings) == 0 || h.forking == 0 {
 		h.place(groups, lost)
 		h.release(over)
 	}
@@ -156,10 +179,12 @@ func (h *Host) absorb(v *view, over map[*Proc]bool) {
 }
 
 // exitedGroups returns the groups whose child had exited before the table is
-// read: only of these an empty table says that nothing is left.
+// read: only of these an empty table says that nothing is left. From here to the
+// end of absorb nobody else lets go of one.
 func (h *Host) exitedGroups() map[*Proc]bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.looking = true
 	over := make(map[*Proc]bool)
 	for _, p := range h.procs {
 		if p.group.exited {

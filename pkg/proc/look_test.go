@@ -29,10 +29,16 @@ func host(leaders ...int) *Host {
 
 // see absorbs a world in which the leaders of over have exited before.
 func (h *Host) see(adopted []int, over []int, processes ...string) {
+	h.seeBeside(nil, adopted, over, processes...)
+}
+
+// seeBeside is see with the children of the thread that forks.
+func (h *Host) seeBeside(forked, adopted []int, over []int, processes ...string) {
 	v := &view{
 		self:    h.self,
 		table:   world(append([]string{"1 0 1", "5 1 5", "10 5 5"}, processes...)...),
 		adopted: adopted,
+		forked:  forked,
 		pipes:   func(int) []uint64 { return nil },
 	}
 	exited := make(map[*Proc]bool)
@@ -170,6 +176,27 @@ func TestAbsorb_DecidesNothingAboutOrphansDuringAFork(t *testing.T) {
 	h.see(nil, []int{20}, "20 10 20 Z")
 	if !only.isGone() {
 		t.Error("without orphans, a fork holds up nothing")
+	}
+}
+
+// What a child made its sibling is in the list of the thread that forks, as a child
+// is whose fork is under way: nobody is let go of while they cannot be told apart.
+func TestAbsorb_LetsGoOfNobodyWhileASiblingMayBeOne(t *testing.T) {
+	h := host(20)
+	only := h.procs[0]
+	h.forking = 1
+	h.seeBeside([]int{20, 25}, nil, []int{20}, "20 10 20 Z", "25 10 25")
+	if only.isGone() {
+		t.Error("gone during a fork")
+	}
+	h.forking = 0
+	h.seeBeside([]int{20, 25}, nil, []int{20}, "20 10 20 Z", "25 10 25")
+	if diff := cmp.Diff(map[int][]int{20: {25}}, h.state()); diff != "" {
+		t.Error(diff)
+	}
+	h.seeBeside([]int{20}, nil, []int{20}, "20 10 20 Z")
+	if !only.isGone() {
+		t.Error("not gone with its sibling")
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 // PDEATHSIG is bound to the thread that forked, not to the process: were that
 // thread to end, the kernel would kill the child. So the thread lives as long
 // as the spawner. It is never the main thread, because orphans are re-parented
-// to that one, and children of another thread are known to be none.
+// to that one, and its children are not among those that were forked here.
 type spawner struct {
 	work   chan func()
 	ended  sync.WaitGroup

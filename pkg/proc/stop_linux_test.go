@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -148,6 +149,23 @@ func TestGlance_SeesWhatIsLeft(t *testing.T) {
 	if h.glance(other) {
 		t.Error("gone while it lives")
 	}
+	// A table that is being read would have a child that is let go of meanwhile
+	// taken for an orphan.
+	h.mu.Lock()
+	h.looking = true
+	h.mu.Unlock()
+	q, err := h.Start(helperSpec("sleeper"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	signalGroup(q.PID(), syscall.SIGKILL)
+	<-q.Exited()
+	if h.glance(q) {
+		t.Error("let go of beneath a look")
+	}
+	q.Kill()
+	q.Stdout.Close()
+	q.Stderr.Close()
 }
 
 func TestExited_ReapsAChildThatLeftNothing_C11(t *testing.T) {

@@ -103,6 +103,13 @@ func (s *Store) contract(l Launch) Contract {
 // create makes what a run has on the disk before its process starts. All of it
 // is synced at once: a disk that is asked six times answers six times as late.
 func (r *Run) create() (err error) {
+	contract, err := evidence.Canonical(r.contract)
+	if err == nil && len(contract) > maxSealed {
+		err = errors.New("it is larger than what is ever read")
+	}
+	if err != nil {
+		return fmt.Errorf("write the run's contract: %w", err)
+	}
 	if r.dir, err = r.store.dir.Make(r.id); err != nil {
 		return fmt.Errorf("make the run's directory: %w", err)
 	}
@@ -112,10 +119,6 @@ func (r *Run) create() (err error) {
 	}
 	r.ledger = evidence.NewLedger(receipts, r.id)
 	k := r.store.opt.Knowledge
-	contract, err := evidence.Canonical(r.contract)
-	if err != nil {
-		return fmt.Errorf("write the run's contract: %w", err)
-	}
 	var syncs []func() error
 	put := func(name string, data []byte) {
 		if err == nil {

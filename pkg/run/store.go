@@ -69,9 +69,9 @@ type Options struct {
 
 // Store is the runs of one state directory, whose only writer it is.
 type Store struct {
-	opt       Options
-	state     *evidence.Dir
-	dir       *evidence.Dir
+	opt   Options
+	state *evidence.Dir
+	dir   *evidence.Dir
 	// retention opens the chain of what was removed, when something is first: it
 	// only grows, and no start waits for it.
 	retention func() (*evidence.Ledger, error)

@@ -466,6 +466,15 @@ func TestEngine_AResumptionIsOneRecord(t *testing.T) {
 	h.is(Interrupted, "a:interrupted:2", "x:done:0", "y:done:0", "c:pending:0")
 }
 
+func TestReplay_AnApprovalNamesItsNodes(t *testing.T) {
+	g := &Graph{Nodes: []Node{{ID: "ok", Approval: true}}}
+	for _, body := range []string{`{}`, `{"node":"ok"}`, `{"nodes":[]}`, `{"nodes":["other"]}`} {
+		if _, err := Replay(g, []Entry{{TypeApproved, json.RawMessage(body)}}); err == nil {
+			t.Errorf("%s approves something", body)
+		}
+	}
+}
+
 // A run whose evidence is gone when it has ended holds nothing up for ever: what
 // it was is not known, and it is tried again when that is asked for.
 func TestEngine_ARunOfWhichNothingIsKnownIsInterrupted(t *testing.T) {

@@ -2,6 +2,7 @@ package workflow
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 )
@@ -120,12 +121,12 @@ func (s *State) apply(e Entry) error {
 		}
 		s.end(n, r)
 	case TypeApproved:
-		return s.approve(e)
+		return s.approve(e, 1)
 	case TypeInterrupted:
 		s.stopped = true
 	case TypeResumed:
 		s.resume()
-		return s.approve(e)
+		return s.approve(e, 0)
 	case TypeEnded:
 		var end struct{ State string }
 		if err := json.Unmarshal(e.Body, &end); err != nil {
@@ -136,11 +137,14 @@ func (s *State) apply(e Entry) error {
 	return nil
 }
 
-// approve takes what a record approves.
-func (s *State) approve(e Entry) error {
+// approve takes what a record approves, which is of so many nodes at least.
+func (s *State) approve(e Entry, atLeast int) error {
 	var a Approval
 	if err := json.Unmarshal(e.Body, &a); err != nil {
 		return fmt.Errorf("read a journal: %w", err)
+	}
+	if len(a.Nodes) < atLeast {
+		return errors.New("read a journal: an approval of no node")
 	}
 	for _, id := range a.Nodes {
 		n := s.nodes[id]
