@@ -3,6 +3,7 @@ package proc
 import (
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"strconv"
@@ -150,33 +151,59 @@ func signalProcess(id ident, sig syscall.Signal) {
 	}
 }
 
-// readTable makes one pass over /proc. The numbers in groups matter only where
-// there is no /proc.
+// maxPasses bounds how often one table lists the processes: enough for any chain of
+// processes that each fork the next and end.
+const maxPasses = 10
+
+// readTable reads /proc. The numbers in groups matter only where there is no
+// /proc.
+//
+// The kernel lists who is there before anybody is read. One that forks after it
+// was listed, and is gone before it is read, would be the parent of somebody who
+// is in no table: so as long as some of those just listed are found dead, they are
+// listed again, and whoever is new is read too.
 func readTable(_ []int) (table, error) {
 	dir, err := os.Open("/proc")
 	if err != nil {
 		return nil, err
 	}
 	defer dir.Close()
+	t, known := table{}, map[string]bool{}
+	for pass, dead := 0, true; dead && pass < maxPasses; pass++ {
+		if dead, err = readNew(dir, t, known); err != nil {
+			return nil, err
+		}
+	}
+	return t, nil
+}
+
+// readNew reads those that are not known, and reports whether any of them is dead.
+func readNew(dir *os.File, t table, known map[string]bool) (dead bool, err error) {
+	if _, err := dir.Seek(0, io.SeekStart); err != nil {
+		return false, err
+	}
 	names, err := dir.Readdirnames(-1)
 	if err != nil {
-		return nil, err
+		return false, err
 	}
-	t := make(table, len(names))
 	for _, name := range names {
 		pid, err := strconv.Atoi(name)
-		if err != nil {
+		if err != nil || known[name] {
 			continue
 		}
+		known[name] = true
 		e, err := readEntry(pid)
 		switch {
 		case err == nil:
 			t[pid] = e
+			dead = dead || e.dead
 		case errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE):
-			return nil, err // a table with holes would look like an empty group
+			return false, err // a table with holes would look like an empty group
+		default:
+			dead = true
 		}
 	}
-	return t, nil
+	return dead, nil
 }
 
 // readEntry reads the line of one process.
