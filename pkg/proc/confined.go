@@ -21,6 +21,12 @@ type Confined struct {
 	Limits []Limit
 }
 
+// maternity is what a confined child needs of its Host before it runs.
+type maternity struct {
+	users func() userMaps
+	born  func(pid int) // has it in the record: nobody else knows of it, should this process be killed
+}
+
 // Limit is one of setrlimit.
 type Limit struct {
 	Resource int // RLIMIT_CPU

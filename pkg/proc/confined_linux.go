@@ -7,6 +7,7 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"unsafe"
 
@@ -65,8 +66,9 @@ type burdenLimit struct {
 }
 
 // forkConfined starts spec on the calling thread, which must be locked. It does
-// what syscall.ForkExec does, which knows neither limits nor Landlock.
-func forkConfined(spec Spec, argv []string, files []uintptr, users userMaps) (child, error) {
+// what syscall.ForkExec does, which knows neither limits nor Landlock, and calls
+// born before the child runs one instruction of its program.
+func forkConfined(spec Spec, argv []string, files []uintptr, m maternity) (child, error) {
 	b, err := newBurden(spec, argv, files)
 	if err != nil {
 		return child{}, err
@@ -91,7 +93,7 @@ func forkConfined(spec Spec, argv []string, files []uintptr, users userMaps) (ch
 	if b.pidfd >= 0 && unix.SetNonblock(int(b.pidfd), true) == nil {
 		c.pidfd = os.NewFile(uintptr(b.pidfd), "pidfd")
 	}
-	if err := b.release(c.pid, users); err != nil {
+	if err := b.release(c.pid, m); err != nil {
 		kill(c.pid)
 		c.wait()
 		c.reap()
@@ -235,16 +237,20 @@ failed:
 	}
 }
 
-// release has a child go on, once users and groups have their numbers in its
-// namespace.
-func (b *burden) release(pid int, users userMaps) error {
+// release has a child go on, once it is known, and users and groups have their
+// numbers in its namespace.
+func (b *burden) release(pid int, m maternity) error {
 	defer unix.Close(b.mapped[1])
+	var known sync.WaitGroup
+	known.Go(func() { m.born(pid) })
+	var err error
 	if b.lonely {
-		if err := users.give(pid); err != nil {
-			return err
-		}
+		err = m.users().give(pid)
 	}
-	_, err := unix.Write(b.mapped[1], []byte{1})
+	known.Wait()
+	if err == nil {
+		_, err = unix.Write(b.mapped[1], []byte{1})
+	}
 	return err
 }
 

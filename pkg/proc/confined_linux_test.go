@@ -2,9 +2,11 @@ package proc
 
 import (
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -74,5 +76,35 @@ func TestConfined_SaysWhatItCouldNotDo(t *testing.T) {
 	}
 	if n := len(h.live()); n > 0 {
 		t.Errorf("%d are left", n)
+	}
+}
+
+// Whoever kills this process at any moment finds a step in the record: it is there
+// before the step has run anything.
+func TestConfined_IsInTheRecordBeforeItRuns(t *testing.T) {
+	h := newHost(t)
+	for range 20 {
+		spec, _ := confined(t, Spec{Path: "/bin/cat", Args: []string{h.record.path}, Name: "contract.it"})
+		p, err := h.Start(spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(p.Stdout)
+		if err != nil {
+			t.Error(err)
+		}
+		if r, err := decodeRecord(text); err != nil || !slices.ContainsFunc(r.Groups, func(g leftover) bool {
+			return g.PID == p.PID() && g.Start == p.StartTime() && g.Name == "contract.it" && len(g.Pipes) == 3
+		}) {
+			t.Errorf("process %d is not in %s (%v)", p.PID(), text, err)
+		}
+		p.Kill()
+		p.Stdout.Close()
+		p.Stderr.Close()
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.unborn) > 0 {
+		t.Errorf("still to be born: %v", h.unborn)
 	}
 }

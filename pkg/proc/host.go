@@ -42,6 +42,7 @@ type Host struct {
 	strays  map[ident]*stray // orphans of unknown origin
 	forking int              // Starts between their fork and their entry in procs
 	looking bool             // a process table is being read, and taken in
+	unborn  map[int]leftover // confined children that are about to run, until they are in procs
 	since   uint64           // start of the first process ever started here
 	room    int              // bytes that pipes may still be enlarged by
 	written map[ident]bool   // the processes in the record on disk
@@ -69,6 +70,7 @@ func NewHost(dir string, log *slog.Logger) (*Host, error) {
 		strays:  make(map[ident]*stray),
 		room:    pipeRoom,
 		written: make(map[ident]bool),
+		unborn:  make(map[int]leftover),
 		users:   sync.OnceValue(readUserMaps),
 	}
 	h.record = newKeeper(dir)
@@ -105,9 +107,29 @@ func (h *Host) Start(spec Spec) (*Proc, error) {
 		return nil, fmt.Errorf("start %q: %w", spec.Path, err)
 	}
 	go p.await()
-	h.commit()
+	if !h.isWritten(p) {
+		h.commit()
+	}
 	h.poke()
 	return p, nil
+}
+
+// expect has a child in the record that is about to run its program.
+func (h *Host) expect(spec Spec, pipes *pipes, pid int) {
+	e, err := readEntry(pid)
+	if err != nil {
+		return // it is dead, and nothing will come of it
+	}
+	h.mu.Lock()
+	h.unborn[pid] = leftover{Name: spec.Name, ident: e.ident, Owner: h.self.ident, Pipes: onlyPipes(pipes.inodes[:])}
+	h.mu.Unlock()
+	h.commit()
+}
+
+func (h *Host) isWritten(p *Proc) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.written[p.group.leader]
 }
 
 // launch forks and enters the child into procs.
@@ -123,6 +145,7 @@ func (h *Host) launch(spec Spec, pipes *pipes) (*Proc, error) {
 	if err != nil {
 		return nil, err
 	}
+	delete(h.unborn, child.pid)
 	pipes.handOver()
 	p := &Proc{
 		Stdin: pipes.ours[0], Stdout: pipes.ours[1], Stderr: pipes.ours[2], TTY: pipes.tty,
@@ -141,7 +164,16 @@ func (h *Host) launch(spec Spec, pipes *pipes) (*Proc, error) {
 
 func (h *Host) fork(spec Spec, pipes *pipes) (c child, leader ident, err error) {
 	argv := append([]string{cmp.Or(spec.Argv0, spec.Path)}, spec.Args...)
-	h.spawner.do(func() { c, err = fork(spec, argv, pipes.files(), h.users) })
+	var born int
+	m := maternity{h.users, func(pid int) { born = pid; h.expect(spec, pipes, pid) }}
+	h.spawner.do(func() { c, err = fork(spec, argv, pipes.files(), m) })
+	defer func() {
+		if err != nil {
+			h.mu.Lock()
+			delete(h.unborn, born)
+			h.mu.Unlock()
+		}
+	}()
 	if err != nil {
 		if _, confining := errors.AsType[*Unconfined](err); confining {
 			return child{}, ident{}, err

@@ -158,6 +158,9 @@ func (h *Host) account() []leftover {
 			Members: slices.SortedFunc(maps.Keys(g.members), byPID),
 		})
 	}
+	for _, pid := range slices.Sorted(maps.Keys(h.unborn)) {
+		groups = append(groups, h.unborn[pid])
+	}
 	for _, id := range slices.SortedFunc(maps.Keys(h.strays), byPID) {
 		groups = append(groups, leftover{Name: "orphan", ident: id, Owner: h.self.ident})
 	}

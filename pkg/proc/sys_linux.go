@@ -36,9 +36,9 @@ type child struct {
 }
 
 // fork starts spec on the calling thread.
-func fork(spec Spec, argv []string, files []uintptr, users func() userMaps) (child, error) {
+func fork(spec Spec, argv []string, files []uintptr, m maternity) (child, error) {
 	if spec.Confined != nil {
-		return forkConfined(spec, argv, files, users())
+		return forkConfined(spec, argv, files, m)
 	}
 	pidfd := -1
 	sys := &syscall.SysProcAttr{

@@ -27,7 +27,7 @@ type userMaps struct{}
 
 func readUserMaps() userMaps { return userMaps{} }
 
-func fork(spec Spec, argv []string, files []uintptr, _ func() userMaps) (child, error) {
+func fork(spec Spec, argv []string, files []uintptr, _ maternity) (child, error) {
 	if spec.Confined != nil {
 		return child{}, &Unconfined{"start", syscall.ENOSYS}
 	}
