@@ -43,6 +43,11 @@ func agentStep(want Agent, have ObservedAgent, defined config.AgentLaunch, known
 	return Step{}
 }
 
+// waits reports whether a harness in a state has no process and waits for its next
+// try: of another definition that is a first one, and nothing is to be waited for
+// (LIF-2).
+func waits(state string) bool { return state == "failed" || state == "degraded" || state == "restarting" }
+
 // changeAgent is the step for one that should run and does, or waits for its
 // next try.
 func changeAgent(want Agent, have ObservedAgent) Step {
@@ -52,8 +57,8 @@ func changeAgent(want Agent, have ObservedAgent) Step {
 		return restartStep(have.State, changed)
 	case change == Same:
 		return Step{}
-	case change == Respawn && have.State == "failed":
-		return Step{Op: OpStart, Why: whyChanged(changed)} // it waits for that (LIF-2)
+	case change == Respawn && waits(have.State):
+		return Step{Op: OpStart, Why: whyChanged(changed)}
 	case change == Live || have.Spawned == nil:
 		return Step{Op: OpUpdate, Why: whyChanged(changed)}
 	}

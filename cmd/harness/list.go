@@ -25,11 +25,21 @@ func newListCmd(g *globals) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if len(list) == 0 && !asJSON && g.refused(cmd.Context(), c) {
+				_, err := fmt.Fprintln(cmd.OutOrStdout(), "no harness is in force, and the file is refused; `harness status` says why")
+				return err
+			}
 			return printHarnesses(cmd, list, asJSON)
 		}),
 	}
 	jsonFlag(cmd, &asJSON)
 	return cmd
+}
+
+// refused reports whether what the file says is not in force.
+func (g *globals) refused(ctx context.Context, c *control.Client) bool {
+	s, err := c.Status(ctx)
+	return err == nil && s.LastReload != nil && !s.LastReload.OK
 }
 
 func printHarnesses(cmd *cobra.Command, list []control.Harness, asJSON bool) error {

@@ -80,7 +80,7 @@ func newRunCmd(g *globals) *cobra.Command {
 	cmd.Flags().StringVar(&o.role, "role", "", "orchestrator, implementation or review: which commands its card shows")
 	cmd.Flags().StringVar(&o.prompt, "prompt-file", "", "a file for its standard input, under the roots or in a project that is up")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", time.Hour, "when it is ended")
-	cmd.Flags().BoolVarP(&o.detach, "detach", "d", false, "do not wait for its end")
+	cmd.Flags().BoolVarP(&o.detach, "detach", "d", false, "do not wait for its end, and print its id")
 	keyFlag(cmd, &o.key)
 	jsonFlag(cmd, &o.asJSON)
 	return cmd
@@ -132,6 +132,9 @@ func (o runOptions) run(cmd *cobra.Command, g *globals, args []string) error {
 		return err
 	}
 	if o.detach {
+		if !o.asJSON {
+			fmt.Fprintln(cmd.OutOrStdout(), first.Run.ID) // for a script to take
+		}
 		return o.report(cmd, first)
 	}
 	if !o.asJSON {
@@ -274,7 +277,11 @@ func listRuns(cmd *cobra.Command, c *control.Client, arguments map[string]any, a
 		return fmt.Errorf("read the runs: %w", err)
 	}
 	if len(list.Runs) == 0 {
-		_, err := fmt.Fprintln(cmd.OutOrStdout(), "nothing has run yet")
+		none := "nothing has run yet"
+		if name, _ := arguments["name"].(string); name != "" {
+			none = "no run of " + plain.Text(name) + " is kept"
+		}
+		_, err := fmt.Fprintln(cmd.OutOrStdout(), none)
 		return err
 	}
 	var rows [][]string

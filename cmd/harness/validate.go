@@ -73,6 +73,9 @@ func validate(path string, kind config.Kind) validation {
 	cfg, warnings, faults := config.Load(config.Source{Path: path, Data: data, Kind: kind}, config.Env{Home: home, Lookup: os.LookupEnv})
 	if len(faults) == 0 {
 		warnings = append(warnings, daemon.Doubts(cfg)...)
+		if cfg.Empty {
+			warnings = append(warnings, config.Fault{File: path, Message: "the file is empty: a daemon that has another one in force keeps that; a comment in it means no servers"})
+		}
 	}
 	return validation{OK: len(faults) == 0, Errors: toFaults(faults), Warnings: toFaults(warnings)}
 }

@@ -341,13 +341,18 @@ func TestPool_OrdersTheEnvironment(t *testing.T) {
 	l.EnvFile, l.Env, l.RestartDelay = file, map[string]string{"C": "table", "D": "table"}, time.Hour
 	x.pool.Start(l, 1)
 	x.is("a", Restarting)
-	lines, err := x.pool.Screen("a")
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := slices.DeleteFunc(lines, func(line string) bool { return !strings.Contains(line, "=") })
-	slices.Sort(got)
 	want := []string{"A=daemon", "B=file", "C=table", "D=identity", "HARNESS_RUN_ID=a-0", "PATH=/usr/bin:/bin", "TERM=xterm-256color"}
+	// What was printed last is read after the exit was seen.
+	var got []string
+	x.await("a", "read to its end", func(Status) bool {
+		lines, err := x.pool.Screen("a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = slices.DeleteFunc(lines, func(line string) bool { return !strings.Contains(line, "=") })
+		return len(got) >= len(want)
+	})
+	slices.Sort(got)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("environment:\n%s", diff)
 	}

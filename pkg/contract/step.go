@@ -197,10 +197,10 @@ func (e *Engine) attend(ctx context.Context, p *proc.Proc, t task) Observed {
 	case ByItself, TooMuch:
 		p.Kill() // what it left behind
 	case TimeOver:
-		p.Stop(stepGrace)
+		p.Terminate(stepGrace)
 	case Cut:
 		if errors.Is(context.Cause(ctx), errCancelled) {
-			p.Stop(stepGrace)
+			p.Terminate(stepGrace)
 		} else {
 			p.Kill()
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -25,7 +24,8 @@ type AttachRequest struct {
 }
 
 // Terminal is a look at a harness's terminal: reading gives what is on it,
-// writing types. Reading ends with io.EOF when the harness is no more.
+// writing types. Reading ends with io.EOF when the harness is no more, and a
+// client's with an error that wraps [ErrUnreachable] when the daemon is.
 type Terminal interface {
 	io.ReadWriteCloser
 	Resize(cols, rows uint16)
@@ -36,6 +36,7 @@ type Terminal interface {
 const (
 	frameData   = 'd' // to the daemon what was typed, from it what was printed
 	frameResize = 'r' // to the daemon: columns and rows, two bytes each
+	frameEnd    = 'e' // from the daemon: the harness is no more, and nothing was lost
 	maxFrame    = 64 << 10
 )
 
@@ -121,6 +122,8 @@ func carry(alive context.Context, conn *net.UnixConn, early []byte, terminal Ter
 			}
 		}
 		if err != nil {
+			// Nothing of it reaches whoever hung up.
+			_, _ = conn.Write(appendFrame(nil, frameEnd, nil))
 			break
 		}
 	}
@@ -185,13 +188,14 @@ func DialAttach(ctx context.Context, socket string, req AttachRequest) (*Attache
 func (a *Attached) Read(p []byte) (int, error) {
 	for len(a.rest) == 0 {
 		kind, data, err := readFrame(a.conn, a.buf)
-		if err != nil {
-			if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) || hungUp(err) {
-				return 0, io.EOF
-			}
-			return 0, fmt.Errorf("read the terminal: %w", err)
-		}
-		if kind == frameData {
+		switch {
+		case errors.Is(err, net.ErrClosed):
+			return 0, io.EOF // by this side
+		case err != nil:
+			return 0, lost(err, "the terminal")
+		case kind == frameEnd:
+			return 0, io.EOF
+		case kind == frameData:
 			a.rest = data
 		}
 	}

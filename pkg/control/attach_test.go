@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"testing"
 
 	"harness/pkg/wire"
@@ -60,6 +61,45 @@ func TestAttach_CarriesBothWaysUntilOneEnds(t *testing.T) {
 	terminal.Close()
 	if n, err := a.Read(make([]byte, 1)); n != 0 || !errors.Is(err, io.EOF) {
 		t.Errorf("after the end: %d, %v", n, err)
+	}
+}
+
+// A terminal whose daemon is gone does not end as one whose harness is.
+func TestAttach_TellsTheEndOfTheDaemonFromThatOfTheHarness(t *testing.T) {
+	listener, err := net.Listen("unix", dirOf(t)+"/s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	for _, c := range []struct {
+		sent []byte
+		want error
+	}{
+		{appendFrame(appendFrame(nil, frameData, []byte("x")), frameEnd, nil), io.EOF},
+		{appendFrame(nil, frameData, []byte("x")), ErrUnreachable},
+		{appendFrame(nil, frameData, []byte("xy"))[:6], ErrUnreachable},
+	} {
+		conn, err := net.Dial("unix", listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		daemon, err := listener.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := daemon.Write(c.sent); err != nil {
+			t.Fatal(err)
+		}
+		daemon.Close()
+		a := &Attached{conn: conn.(*net.UnixConn), buf: make([]byte, maxFrame)}
+		var failed error
+		for failed == nil {
+			_, failed = a.Read(make([]byte, 8))
+		}
+		a.Close()
+		if !errors.Is(failed, c.want) {
+			t.Errorf("after %q: %v, want %v", c.sent, failed, c.want)
+		}
 	}
 }
 

@@ -150,8 +150,13 @@ func (c *Client) Prompts(ctx context.Context, project string) ([]PromptInfo, err
 func (c *Client) Logs(ctx context.Context, req LogsRequest, w io.Writer) error {
 	query := url.Values{"name": {req.Name}, "n": {strconv.Itoa(req.Lines)}, "follow": {strconv.FormatBool(req.Follow)}}
 	err := c.copyLog(ctx, "/v1/logs?"+query.Encode(), w)
-	if req.Follow && ctx.Err() != nil {
+	switch {
+	case !req.Follow:
+		return err
+	case ctx.Err() != nil:
 		return nil
+	case err == nil:
+		return lost(io.EOF, "the log")
 	}
 	return err
 }
@@ -163,14 +168,22 @@ func (c *Client) copyLog(ctx context.Context, path string, w io.Writer) error {
 	}
 	defer resp.Body.Close()
 	if _, err := io.Copy(w, resp.Body); err != nil {
-		return fmt.Errorf("read the log: %w", err)
+		return lost(err, "the log")
 	}
 	return nil
 }
 
+// lost is the error of a stream that ended before it was at its end.
+func lost(err error, stream string) error {
+	if hungUp(err) {
+		return fmt.Errorf("%w: it went away while this read %s", ErrUnreachable, stream)
+	}
+	return fmt.Errorf("read %s: %w", stream, err)
+}
+
 // Events yields what happens from now on, until ctx or the daemon ends or this
 // reader was too slow (its last event is then a KindLagged). An error is the
-// last value. subscribed, unless it is nil, is called once nothing that happens
+// last value, and wraps [ErrUnreachable] where the daemon ended. subscribed, unless it is nil, is called once nothing that happens
 // from then on can be missed.
 func (c *Client) Events(ctx context.Context, subscribed func()) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
@@ -185,18 +198,20 @@ func (c *Client) Events(ctx context.Context, subscribed func()) iter.Seq2[Event,
 		if subscribed != nil {
 			subscribed()
 		}
+		lagged := false
 		for decoder := json.NewDecoder(resp.Body); ; {
 			var event Event
 			err := decoder.Decode(&event)
-			if errors.Is(err, io.EOF) || ctx.Err() != nil {
+			if ctx.Err() != nil || lagged && errors.Is(err, io.EOF) {
 				return
 			}
 			if err != nil {
-				err = fmt.Errorf("read events: %w", err)
+				err = lost(err, "its events")
 			}
 			if !yield(event, err) || err != nil {
 				return
 			}
+			lagged = event.Kind == KindLagged
 		}
 	}
 }

@@ -211,10 +211,10 @@ func (b *bounded) attend(ctx context.Context, t task, r *run.Run, p *proc.Proc, 
 		p.Kill() // what it left
 	case <-limit:
 		state = run.TimedOut
-		p.Stop(b.grace())
+		p.Terminate(b.grace())
 	case <-ctx.Done():
 		state = run.Cancelled
-		p.Stop(b.grace())
+		p.Terminate(b.grace())
 	}
 	<-p.Exited()
 	ended()

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"harness/pkg/control"
 	"harness/pkg/evidence"
@@ -98,6 +99,8 @@ func pathReason(err error) string {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return "there is nothing at that path"
+	case errors.Is(err, syscall.ENOTDIR):
+		return "it is not a directory, or below what is none"
 	case errors.Is(err, evidence.ErrLink):
 		return "a component of the path is a symbolic link; name the real path"
 	case errors.Is(err, evidence.ErrIrregular):

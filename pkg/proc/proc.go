@@ -106,6 +106,21 @@ func (p *Proc) Stop(grace time.Duration) {
 		}
 		grace -= grace / 3
 	}
+	p.terminate(grace)
+}
+
+// Terminate is Stop of a child that does not live by its input, as a server does:
+// it gets SIGTERM at once.
+func (p *Proc) Terminate(grace time.Duration) {
+	p.host.look()
+	if p.Stdin != nil {
+		p.Stdin.Close()
+	}
+	p.terminate(grace)
+}
+
+// terminate asks by signal, and ends what has not gone within grace.
+func (p *Proc) terminate(grace time.Duration) {
 	p.polite.Do(func() {
 		p.signal(syscall.SIGTERM)
 		if p.TTY != nil {

@@ -56,6 +56,15 @@ func TestStop_SendsSIGTERMAfterAThirdOfGrace(t *testing.T) {
 	}
 }
 
+func TestTerminate_SendsSIGTERMAtOnce(t *testing.T) {
+	p := start(t, newHost(t), "polite")
+	line(t, p.Stdout)
+	within(t, 10*time.Second, func() { p.Terminate(time.Minute) })
+	if diff := cmp.Diff("code 7", waitExit(t, p).String()); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestStop_SendsSIGKILLAfterGrace(t *testing.T) {
 	p := start(t, newHost(t), "deaf")
 	line(t, p.Stdout)
