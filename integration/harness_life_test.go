@@ -164,3 +164,23 @@ func TestHarness_PrintsAsMuchAsItLikes(t *testing.T) {
 		}
 	}
 }
+
+// A harness that waits for its next try is not made to wait for a definition that
+// never was tried.
+func TestHarness_AChangedDefinitionIsTriedAtOnce(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	table := func(script string) string { return harnessTable("a", script, "enabled = true\nrestart_delay = \"600s\"") }
+	h.configure(table("exit 3"))
+	h.start()
+	state := func(want string) {
+		t.Helper()
+		eventually(t, "a is "+want, func() bool { return strings.Contains(h.must("describe", "a", "--json"), `"state": "`+want+`"`) || strings.Contains(h.must("describe", "a", "--json"), `"state":"`+want+`"`) })
+	}
+	state("restarting")
+	h.configure(table("sleep 600"))
+	state("running")
+	if out := h.must("list", "--json"); !strings.Contains(strings.ReplaceAll(out, " ", ""), `"restarts":0`) {
+		t.Errorf("it counts the tries of the one before: %s", out)
+	}
+}

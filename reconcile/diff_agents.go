@@ -46,7 +46,9 @@ func agentStep(want Agent, have ObservedAgent, defined config.AgentLaunch, known
 // waits reports whether a harness in a state has no process and waits for its next
 // try: of another definition that is a first one, and nothing is to be waited for
 // (LIF-2).
-func waits(state string) bool { return state == "failed" || state == "degraded" || state == "restarting" }
+func waits(state string) bool {
+	return state == "failed" || state == "degraded" || state == "restarting"
+}
 
 // changeAgent is the step for one that should run and does, or waits for its
 // next try.

@@ -14,7 +14,6 @@ import (
 	"harness/pkg/facade"
 	"harness/pkg/plain"
 	"harness/pkg/run"
-	"harness/pkg/workflow"
 )
 
 // operate does one operation and prints its answer: as JSON, or by show.
@@ -305,7 +304,7 @@ func printFlow(cmd *cobra.Command, raw json.RawMessage, asJSON bool) error {
 			fmt.Fprintf(cmd.ErrOrStderr(), "waits for an approval: harness workflow resume %s --approve %s\n", *w.ID, plain.Text(n.ID))
 		}
 	}
-	if w.ID != nil && (w.State == workflow.Failed || w.State == workflow.Interrupted) {
+	if w.ID != nil && (w.State == "failed" || w.State == "interrupted") {
 		fmt.Fprintf(cmd.ErrOrStderr(), "`harness workflow resume %s` tries again what did not come to an end, `harness runs RUN` says how each ended\n", *w.ID)
 	}
 	return nil
