@@ -24,10 +24,17 @@ func printAnswer(w io.Writer, a contract.Answer) error {
 		return err
 	}
 	var rows [][]string
-	for _, c := range a.Verdict.Checks {
-		rows = append(rows, []string{c.Name, c.Outcome, or(c.ExitCode, "-"), short(or(c.EvidenceSHA256, "-"))})
+	why := map[int]string{}
+	for _, s := range a.Steps {
+		why[s.Step] = s.Reason
+		if s.Step == 0 {
+			rows = append(rows, []string{"(work)", s.Outcome, or(s.Exit, "-"), short(or(s.Evidence, "-")), s.Reason})
+		}
 	}
-	if err := table(w, []string{"CHECK", "OUTCOME", "EXIT", "EVIDENCE"}, rows); err != nil {
+	for i, c := range a.Verdict.Checks {
+		rows = append(rows, []string{c.Name, c.Outcome, or(c.ExitCode, "-"), short(or(c.EvidenceSHA256, "-")), why[i+1]})
+	}
+	if err := table(w, []string{"CHECK", "OUTCOME", "EXIT", "EVIDENCE", "WHY"}, rows); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintf(w, "verdict   %s\nsession   %s\nsandbox   %s\ncontract  %s\nhead      %s\n",

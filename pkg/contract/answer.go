@@ -1,6 +1,11 @@
 package contract
 
-import "harness/pkg/ledger"
+import (
+	"maps"
+	"slices"
+
+	"harness/pkg/ledger"
+)
 
 // What a session is.
 const (
@@ -19,6 +24,16 @@ type Answer struct {
 	Verdict   *ledger.Verdict `json:"verdict"`
 	HeadHash  string          `json:"head_hash"`
 	BundleRef BundleRef       `json:"bundle_ref"`
+	// Steps are those that have ended, in the order of the contract: for eyes.
+	Steps []Ended `json:"-"`
+}
+
+// Ended is a step of a session that has ended.
+type Ended struct {
+	Step            int // 0 is the work, a check is its place from 1
+	Outcome, Reason string
+	Exit            *int    // nil where it has no exit status
+	Evidence        *string // digest; nil for none
 }
 
 // BundleRef says which tool exports the evidence of an answer.
@@ -36,6 +51,14 @@ func answer(session string, entries []ledger.Entry, busy bool) (Answer, error) {
 	a := Answer{
 		Session: session, Status: Interrupted, Verdict: v,
 		HeadHash: entries[len(entries)-1].SHA256, BundleRef: BundleRef{ExportTool, session},
+	}
+	h, err := replay(entries)
+	if err != nil {
+		return Answer{}, err
+	}
+	for _, n := range slices.Sorted(maps.Keys(h.done)) {
+		r := h.done[n]
+		a.Steps = append(a.Steps, Ended{n, r.Outcome, r.Reason, r.ExitCode, r.Evidence})
 	}
 	switch {
 	case v != nil:
