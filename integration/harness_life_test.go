@@ -170,12 +170,16 @@ func TestHarness_PrintsAsMuchAsItLikes(t *testing.T) {
 func TestHarness_AChangedDefinitionIsTriedAtOnce(t *testing.T) {
 	t.Parallel()
 	h := newHome(t)
-	table := func(script string) string { return harnessTable("a", script, "enabled = true\nrestart_delay = \"600s\"") }
+	table := func(script string) string {
+		return harnessTable("a", script, "enabled = true\nrestart_delay = \"600s\"")
+	}
 	h.configure(table("exit 3"))
 	h.start()
 	state := func(want string) {
 		t.Helper()
-		eventually(t, "a is "+want, func() bool { return strings.Contains(h.must("describe", "a", "--json"), `"state": "`+want+`"`) || strings.Contains(h.must("describe", "a", "--json"), `"state":"`+want+`"`) })
+		eventually(t, "a is "+want, func() bool {
+			return strings.Contains(h.must("describe", "a", "--json"), `"state": "`+want+`"`) || strings.Contains(h.must("describe", "a", "--json"), `"state":"`+want+`"`)
+		})
 	}
 	state("restarting")
 	h.configure(table("sleep 600"))
