@@ -286,13 +286,14 @@ func TestLoad_SwapsFailNoCallAndCrashesTheirOwn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	turns := slices.Clone(keys)
 	for i := range *swapKills {
 		// In turns, in another order each: one that is killed fifteen times within a
 		// minute is given up, as it should be (LIF-2).
-		if i%len(keys) == 0 {
-			rnd.Shuffle(len(keys), func(a, b int) { keys[a], keys[b] = keys[b], keys[a] })
+		if i%len(turns) == 0 {
+			rnd.Shuffle(len(turns), func(a, b int) { turns[a], turns[b] = turns[b], turns[a] })
 		}
-		key := keys[i%len(keys)]
+		key := turns[i%len(turns)]
 		pid := *d.awaitState(key, "running").PID
 		outages.begin(key)
 		signal(t, pid, syscall.SIGKILL)
