@@ -52,24 +52,24 @@ func newUnitsCmd(g *globals, verb, short string) *cobra.Command {
 
 // stopRuns cancels runs that `harness run` began.
 func stopRuns(cmd *cobra.Command, c *control.Client, ids []string, asJSON bool) error {
-	if !slices.ContainsFunc(ids, func(id string) bool { return !run.Known(id) }) {
-		var over []run.Info
-		for _, id := range ids {
-			var a ranAnswer
-			if err := c.Operate(cmd.Context(), "cancel", map[string]string{"run": id}, &a); err != nil {
-				return err
-			}
-			over = append(over, a.Run)
-			if !asJSON {
-				fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n", id, plain.Text(stateText(a.Run)))
-			}
-		}
-		if asJSON {
-			return printJSON(cmd.OutOrStdout(), facade.RunList{Runs: over})
-		}
-		return nil
+	if slices.ContainsFunc(ids, func(id string) bool { return !run.Known(id) }) {
+		return usagef("stop takes names, or ids of runs, and not both at once; see `harness stop --help`")
 	}
-	return usagef("stop takes names, or ids of runs, and not both at once; see `harness stop --help`")
+	var over []run.Info
+	for _, id := range ids {
+		var a ranAnswer
+		if err := c.Operate(cmd.Context(), "cancel", map[string]string{"run": id}, &a); err != nil {
+			return err
+		}
+		over = append(over, a.Run)
+		if !asJSON {
+			fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n", id, plain.Text(stateText(a.Run)))
+		}
+	}
+	if asJSON {
+		return printJSON(cmd.OutOrStdout(), facade.RunList{Runs: over})
+	}
+	return nil
 }
 
 // remind names the runs of what was stopped that go on.
