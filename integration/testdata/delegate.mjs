@@ -85,7 +85,8 @@ const once = check('sh', '-c', `echo x >> ${framing}-ran; while [ ! -e ${framing
   + `[[check]]\nname='b'\ncmd='sh'\nargs=['-c', 'echo y >> ${framing}-ran']\n`;
 const { existsSync, readFileSync, writeFileSync } = createRequire(import.meta.url)('node:fs');
 await ask(client, 'harness_run_contract', { contract: once, session: `${framing}-killed`, async: true });
-while (!existsSync(`${framing}-ran`)) await new Promise((r) => setTimeout(r, 20));
+// The shell makes the file before it writes to it: what tells that the step is on is the line.
+while (!existsSync(`${framing}-ran`) || readFileSync(`${framing}-ran`, 'utf8') !== 'x\n') await new Promise((r) => setTimeout(r, 20));
 process.kill(pid, 'SIGKILL');
 ({ client, pid } = await connect());
 console.log('killed', (await settled(client, `${framing}-killed`)).status);
