@@ -1,6 +1,7 @@
 package proc
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -37,67 +38,76 @@ var stages = [...]string{
 // one, which is more than programs that go through all of them can bear.
 const customaryFiles = 1024
 
-// burden is all that the child needs. It is made before the fork: from then on
-// nothing can be allocated.
+// signals is how many there are.
+const signals = 64
+
+// burden is all that the child needs. It is made before the fork, and on the heap:
+// from then on nothing can be allocated, and nothing may move.
 type burden struct {
-	path      *byte
-	argv, env []*byte
-	files     [3]uintptr
-	dir       uintptr
-	ruleset   uintptr
-	landlock  bool
+	calls     []call
 	lonely    bool
-	limits    []burdenLimit
-	loopback  [40]byte // struct ifreq
 	flags     uintptr
-	parent    uintptr
 	pidfd     int32  // -1 where the kernel gives none
+	pid       int32  // the child's, which writes it here
+	born      [2]int // on which the child says who it is
 	mapped    [2]int // written to by the parent when the child's users are mapped
 	fault     [2]int // closed by exec, or written to by the child
 	report    [2]int32
 	all, mask uint64
 	handler   [8]uint64 // struct sigaction of a default, on any machine
 	mute      byte
+	loopback  [40]byte // struct ifreq
+	limits    []unix.Rlimit
+	path      *byte
+	argv, env []*byte
 }
 
-type burdenLimit struct {
-	resource uintptr
-	values   unix.Rlimit
+// call is one system call of the child: what it gives up is a list of them.
+type call struct {
+	stage    int32
+	trap     uintptr
+	args     [6]uintptr
+	ofPrior  bool // its first argument is the result of the call before it
+	careless bool // whether it fails does not matter
+	checked  bool // its result has to be want
+	want     uintptr
 }
 
 // forkConfined starts spec on the calling thread, which must be locked. It does
 // what syscall.ForkExec does, which knows neither limits nor Landlock, and calls
-// born before the child runs one instruction of its program.
+// born before the child runs one instruction of its program. Until the child is
+// its program, the thread may stand still in fork: what the child waits for is
+// done on another.
 func forkConfined(spec Spec, argv []string, files []uintptr, m maternity) (child, error) {
 	b, err := newBurden(spec, argv, files)
 	if err != nil {
 		return child{}, err
 	}
+	var released error
+	var midwife sync.WaitGroup
+	midwife.Go(func() { released = b.release(m) })
 	syscall.ForkLock.Lock()
-	err = b.pipes()
-	if err != nil {
-		syscall.ForkLock.Unlock()
-		return child{}, err
-	}
 	pid, errno := b.fork()
 	syscall.ForkLock.Unlock()
+	runtime.KeepAlive(b)
 	unix.Close(b.mapped[0])
+	unix.Close(b.born[1]) // where no child is, none is waited for
 	unix.Close(b.fault[1])
 	fault := os.NewFile(uintptr(b.fault[0]), "fault")
 	defer fault.Close()
+	midwife.Wait()
 	if errno != 0 {
-		unix.Close(b.mapped[1])
 		return child{}, &Unconfined{stages[stageFork], errno}
 	}
 	c := child{pid: int(pid)}
 	if b.pidfd >= 0 && unix.SetNonblock(int(b.pidfd), true) == nil {
 		c.pidfd = os.NewFile(uintptr(b.pidfd), "pidfd")
 	}
-	if err := b.release(c.pid, m); err != nil {
+	if released != nil {
 		kill(c.pid)
 		c.wait()
 		c.reap()
-		return child{}, &Unconfined{stages[stageMap], err}
+		return child{}, &Unconfined{stages[stageMap], released}
 	}
 	return c, b.outcome(c, spec, fault)
 }
@@ -106,7 +116,7 @@ func kill(pid int) { _ = syscall.Kill(pid, syscall.SIGKILL) }
 
 func newBurden(spec Spec, argv []string, files []uintptr) (*burden, error) {
 	c := spec.Confined
-	b := &burden{lonely: c.NoNetwork, parent: uintptr(os.Getpid()), pidfd: -1, all: ^uint64(0), flags: uintptr(unix.SIGCHLD) | unix.CLONE_PIDFD}
+	b := &burden{lonely: c.NoNetwork, pidfd: -1, all: ^uint64(0), flags: uintptr(unix.SIGCHLD) | unix.CLONE_PIDFD}
 	if b.lonely {
 		b.flags |= unix.CLONE_NEWUSER | unix.CLONE_NEWNET
 		copy(b.loopback[:], "lo")
@@ -122,125 +132,137 @@ func newBurden(spec Spec, argv []string, files []uintptr) (*burden, error) {
 	if b.env, err = syscall.SlicePtrFromStrings(spec.Env); err != nil {
 		return nil, err
 	}
-	copy(b.files[:], files)
-	b.dir = c.Dir.Fd()
-	if c.Ruleset != nil {
-		b.ruleset, b.landlock = c.Ruleset.Fd(), true
-	}
-	var open unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &open); err != nil {
+	if err := b.pipes(); err != nil {
 		return nil, err
 	}
-	open.Cur = min(open.Max, customaryFiles)
-	b.limits = append(b.limits, burdenLimit{unix.RLIMIT_NOFILE, open})
-	for _, l := range c.Limits {
-		b.limits = append(b.limits, burdenLimit{uintptr(l.Resource), unix.Rlimit{Cur: l.Value, Max: l.Value}})
+	if err := b.plan(c, files); err != nil {
+		b.close()
+		return nil, err
 	}
 	return b, nil
 }
 
-func (b *burden) pipes() error {
-	if err := unix.Pipe2(b.mapped[:], unix.O_CLOEXEC); err != nil {
+// plan lists what the child does once it is there.
+func (b *burden) plan(c *Confined, files []uintptr) error {
+	add := func(c call) { b.calls = append(b.calls, c) }
+	add(call{stage: stageMap, trap: unix.SYS_WRITE, args: [6]uintptr{uintptr(b.born[1]), uintptr(unsafe.Pointer(&b.pid)), unsafe.Sizeof(b.pid)}})
+	add(call{stage: stageMap, trap: unix.SYS_CLOSE, args: [6]uintptr{uintptr(b.mapped[1])}})
+	add(call{stage: stageMap, trap: unix.SYS_READ, args: [6]uintptr{uintptr(b.mapped[0]), uintptr(unsafe.Pointer(&b.mute)), 1}, checked: true, want: 1})
+	add(call{stage: stageSession, trap: unix.SYS_SETSID})
+	add(call{stage: stageSession, trap: unix.SYS_PRCTL, args: [6]uintptr{unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL)}})
+	add(call{stage: stageSession, trap: unix.SYS_GETPPID, checked: true, want: uintptr(os.Getpid())})
+	if b.lonely {
+		add(call{stage: stageLoopback, trap: unix.SYS_SOCKET, args: [6]uintptr{unix.AF_INET, unix.SOCK_DGRAM | unix.SOCK_CLOEXEC}})
+		add(call{stage: stageLoopback, trap: unix.SYS_IOCTL, args: [6]uintptr{0, unix.SIOCSIFFLAGS, uintptr(unsafe.Pointer(&b.loopback))}, ofPrior: true})
+	}
+	if err := b.limit(c.Limits); err != nil {
 		return err
 	}
-	if err := unix.Pipe2(b.fault[:], unix.O_CLOEXEC); err != nil {
-		unix.Close(b.mapped[0])
-		unix.Close(b.mapped[1])
+	add(call{stage: stageDir, trap: unix.SYS_FCHDIR, args: [6]uintptr{c.Dir.Fd()}})
+	for i, fd := range files {
+		add(call{stage: stageFiles, trap: unix.SYS_DUP3, args: [6]uintptr{fd, uintptr(i)}})
+	}
+	add(call{stage: stageLandlock, trap: unix.SYS_PRCTL, args: [6]uintptr{unix.PR_SET_NO_NEW_PRIVS, 1}})
+	if c.Ruleset != nil {
+		add(call{stage: stageLandlock, trap: unix.SYS_LANDLOCK_RESTRICT_SELF, args: [6]uintptr{c.Ruleset.Fd()}})
+	}
+	for i := range uintptr(signals) {
+		add(call{trap: unix.SYS_RT_SIGACTION, args: [6]uintptr{i + 1, uintptr(unsafe.Pointer(&b.handler)), 0, 8}, careless: true})
+	}
+	add(call{trap: unix.SYS_RT_SIGPROCMASK, args: [6]uintptr{unix.SIG_SETMASK, uintptr(unsafe.Pointer(&b.mask)), 0, 8}, careless: true})
+	add(call{stage: stageExec, trap: unix.SYS_EXECVE, args: [6]uintptr{uintptr(unsafe.Pointer(b.path)), uintptr(unsafe.Pointer(&b.argv[0])), uintptr(unsafe.Pointer(&b.env[0]))}})
+	return nil
+}
+
+func (b *burden) limit(limits []Limit) error {
+	var open unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &open); err != nil {
 		return err
+	}
+	open.Cur = min(open.Max, customaryFiles)
+	resources := []uintptr{unix.RLIMIT_NOFILE}
+	b.limits = append(make([]unix.Rlimit, 0, 1+len(limits)), open)
+	for _, l := range limits {
+		resources = append(resources, uintptr(l.Resource))
+		b.limits = append(b.limits, unix.Rlimit{Cur: l.Value, Max: l.Value})
+	}
+	for i, resource := range resources {
+		b.calls = append(b.calls, call{stage: stageLimit, trap: unix.SYS_PRLIMIT64, args: [6]uintptr{0, resource, uintptr(unsafe.Pointer(&b.limits[i]))}})
 	}
 	return nil
 }
 
-// fork returns in the parent only. In the child nothing may be allocated, no
-// stack may grow, no lock be taken, and nothing of the Go runtime run: its other
-// threads are not there. So all signals are blocked until their handlers are
-// gone, and there are no calls but to the kernel.
-//
-//go:noinline
-//go:norace
-//go:nocheckptr
-func (b *burden) fork() (pid uintptr, errno syscall.Errno) {
-	var n, i uintptr
-	stage := int32(stageMap)
-	syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&b.all)), uintptr(unsafe.Pointer(&b.mask)), 8, 0, 0)
-	if runtime.GOARCH == "s390x" {
-		pid, _, errno = syscall.RawSyscall6(unix.SYS_CLONE, 0, b.flags, uintptr(unsafe.Pointer(&b.pidfd)), 0, 0, 0)
-	} else {
-		pid, _, errno = syscall.RawSyscall6(unix.SYS_CLONE, b.flags, 0, uintptr(unsafe.Pointer(&b.pidfd)), 0, 0, 0)
+func (b *burden) pipes() error {
+	for i, p := range b.pairs() {
+		flags := unix.O_CLOEXEC
+		if p == &b.born {
+			flags |= unix.O_NONBLOCK // waited for without a thread
+		}
+		if err := unix.Pipe2(p[:], flags); err != nil {
+			for _, made := range b.pairs()[:i] {
+				unix.Close(made[0])
+				unix.Close(made[1])
+			}
+			return err
+		}
 	}
-	if errno != 0 || pid != 0 {
-		syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&b.mask)), 0, 8, 0, 0)
-		return pid, errno
-	}
+	return nil
+}
 
-	syscall.RawSyscall(unix.SYS_CLOSE, uintptr(b.mapped[1]), 0, 0)
-	if n, _, errno = syscall.RawSyscall(unix.SYS_READ, uintptr(b.mapped[0]), uintptr(unsafe.Pointer(&b.mute)), 1); errno != 0 || n != 1 {
-		goto failed
-	}
-	stage = stageSession
-	if _, _, errno = syscall.RawSyscall(unix.SYS_SETSID, 0, 0, 0); errno != 0 {
-		goto failed
-	}
-	if _, _, errno = syscall.RawSyscall6(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0, 0); errno != 0 {
-		goto failed
-	}
-	if n, _, _ = syscall.RawSyscall(unix.SYS_GETPPID, 0, 0, 0); n != b.parent {
-		errno = unix.ESRCH
-		goto failed
-	}
-	stage = stageLoopback
-	if b.lonely {
-		if n, _, errno = syscall.RawSyscall(unix.SYS_SOCKET, unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0); errno != 0 {
-			goto failed
-		}
-		if _, _, errno = syscall.RawSyscall(unix.SYS_IOCTL, n, unix.SIOCSIFFLAGS, uintptr(unsafe.Pointer(&b.loopback))); errno != 0 {
-			goto failed
-		}
-	}
-	stage = stageLimit
-	for i = 0; i < uintptr(len(b.limits)); i++ {
-		if _, _, errno = syscall.RawSyscall6(unix.SYS_PRLIMIT64, 0, b.limits[i].resource, uintptr(unsafe.Pointer(&b.limits[i].values)), 0, 0, 0); errno != 0 {
-			goto failed
-		}
-	}
-	stage = stageDir
-	if _, _, errno = syscall.RawSyscall(unix.SYS_FCHDIR, b.dir, 0, 0); errno != 0 {
-		goto failed
-	}
-	stage = stageFiles
-	for i = 0; i < uintptr(len(b.files)); i++ {
-		if _, _, errno = syscall.RawSyscall(unix.SYS_DUP3, b.files[i], i, 0); errno != 0 {
-			goto failed
-		}
-	}
-	stage = stageLandlock
-	if _, _, errno = syscall.RawSyscall6(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0); errno != 0 {
-		goto failed
-	}
-	if b.landlock {
-		if _, _, errno = syscall.RawSyscall(unix.SYS_LANDLOCK_RESTRICT_SELF, b.ruleset, 0, 0); errno != 0 {
-			goto failed
-		}
-	}
-	stage = stageExec
-	for i = 1; i <= 64; i++ {
-		syscall.RawSyscall6(unix.SYS_RT_SIGACTION, i, uintptr(unsafe.Pointer(&b.handler)), 0, 8, 0, 0)
-	}
-	syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&b.mask)), 0, 8, 0, 0)
-	_, _, errno = syscall.RawSyscall(unix.SYS_EXECVE, uintptr(unsafe.Pointer(b.path)), uintptr(unsafe.Pointer(&b.argv[0])), uintptr(unsafe.Pointer(&b.env[0])))
+func (b *burden) pairs() []*[2]int { return []*[2]int{&b.mapped, &b.fault, &b.born} }
 
-failed:
-	b.report[0], b.report[1] = stage, int32(errno)
-	syscall.RawSyscall(unix.SYS_WRITE, uintptr(b.fault[1]), uintptr(unsafe.Pointer(&b.report)), unsafe.Sizeof(b.report))
-	for {
-		syscall.RawSyscall(unix.SYS_EXIT_GROUP, 1, 0, 0)
+func (b *burden) close() {
+	for _, p := range b.pairs() {
+		unix.Close(p[0])
+		unix.Close(p[1])
 	}
 }
 
-// release has a child go on, once it is known, and users and groups have their
-// numbers in its namespace.
-func (b *burden) release(pid int, m maternity) error {
+// become has the child become its program, and does not return. Nothing may be
+// allocated here, no stack may grow, no lock be taken, and nothing of the Go
+// runtime run: its other threads are not this process's. So all signals are
+// blocked until their handlers are gone, and there are no calls but to the kernel.
+//
+//go:noinline
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func (b *burden) become() {
+	result, _, _ := syscall.RawSyscall6(unix.SYS_GETPID, 0, 0, 0, 0, 0, 0)
+	b.pid = int32(result)
+	for i := range b.calls {
+		c := &b.calls[i]
+		if c.ofPrior {
+			c.args[0] = result
+		}
+		var errno syscall.Errno
+		result, _, errno = syscall.RawSyscall6(c.trap, c.args[0], c.args[1], c.args[2], c.args[3], c.args[4], c.args[5])
+		if c.careless || errno == 0 && (!c.checked || result == c.want) {
+			continue
+		}
+		if errno == 0 {
+			errno = unix.ESRCH // nobody is there that it could be the child of
+		}
+		b.report[0], b.report[1] = c.stage, int32(errno)
+		syscall.RawSyscall6(unix.SYS_WRITE, uintptr(b.fault[1]), uintptr(unsafe.Pointer(&b.report)), unsafe.Sizeof(b.report), 0, 0, 0)
+		break
+	}
+	for {
+		syscall.RawSyscall6(unix.SYS_EXIT_GROUP, 1, 0, 0, 0, 0, 0)
+	}
+}
+
+// release waits for the child and has it go on, once it is known, and users and
+// groups have their numbers in its namespace. Whoever forks is held up until then.
+func (b *burden) release(m maternity) error {
 	defer unix.Close(b.mapped[1])
+	born := os.NewFile(uintptr(b.born[0]), "born")
+	defer born.Close()
+	var name [4]byte
+	if _, err := io.ReadFull(born, name[:]); err != nil {
+		return err
+	}
+	pid := int(binary.NativeEndian.Uint32(name[:]))
 	var known sync.WaitGroup
 	known.Go(func() { m.born(pid) })
 	var err error

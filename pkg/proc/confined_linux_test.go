@@ -5,9 +5,13 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -76,6 +80,102 @@ func TestConfined_SaysWhatItCouldNotDo(t *testing.T) {
 	}
 	if n := len(h.live()); n > 0 {
 		t.Errorf("%d are left", n)
+	}
+}
+
+// Until a child is its program, it borrows the memory of this process, whose
+// collector goes on, also where all goroutines share one processor.
+func TestConfined_StartsBesideTheCollector(t *testing.T) {
+	for _, processors := range []int{1, runtime.GOMAXPROCS(0)} {
+		before := runtime.GOMAXPROCS(processors)
+		var collecting, starts sync.WaitGroup
+		over := make(chan struct{})
+		collecting.Go(func() {
+			for grown := []byte{}; ; grown = slices.Grow(grown[:0], 1<<10) {
+				select {
+				case <-over:
+					return
+				default:
+					runtime.GC()
+				}
+			}
+		})
+		h := newHost(t)
+		for range 4 {
+			starts.Go(func() {
+				for range 3 {
+					spec, dir := confined(t, Spec{Path: "/bin/pwd", Env: []string{"A=" + strings.Repeat("x", 1<<12)}})
+					spec.Confined.NoNetwork = namespaces(t)
+					p, err := h.Start(spec)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if out, err := io.ReadAll(p.Stdout); err != nil || string(out) != dir+"\n" {
+						t.Errorf("in %q, not in %q: %v", out, dir, err)
+					}
+					<-p.Exited()
+					if exit := p.Exit(); exit.Code != 0 {
+						t.Errorf("%+v", exit)
+					}
+					p.Kill()
+					p.Stdout.Close()
+					p.Stderr.Close()
+				}
+			})
+		}
+		starts.Wait()
+		close(over)
+		collecting.Wait()
+		runtime.GOMAXPROCS(before)
+		if n := len(h.live()); n > 0 {
+			t.Errorf("%d are left", n)
+		}
+	}
+}
+
+// namespaces reports whether this kernel gives them to whoever asks.
+func namespaces(t *testing.T) bool {
+	t.Helper()
+	cmd := exec.Command("/bin/true")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNET}
+	return cmd.Run() == nil
+}
+
+func TestConfined_LeavesNoDescriptor(t *testing.T) {
+	h := newHost(t)
+	descriptors := func() int {
+		names, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(names)
+	}
+	started, _ := confined(t, Spec{Path: "/bin/true"})
+	missing, _ := confined(t, Spec{Path: "/nowhere/at/all"})
+	many, _ := confined(t, Spec{Path: "/bin/true", Args: []string{strings.Repeat("x", 1<<20)}}) // more than exec takes
+	unruled, _ := confined(t, Spec{Path: "/bin/true"})
+	unruled.Confined.Ruleset = unruled.Confined.Dir
+	before := 0
+	for round := range 3 {
+		for _, spec := range []Spec{started, missing, many, unruled} {
+			p, err := h.Start(spec)
+			if wrong := spec.Path != "/bin/true" || len(spec.Args) > 0 || spec.Confined.Ruleset != nil; wrong != (err != nil) {
+				t.Errorf("%.40v: %v", spec, err)
+			}
+			if p != nil {
+				p.Kill()
+				p.Stdin.Close()
+				p.Stdout.Close()
+				p.Stderr.Close()
+			}
+		}
+		if round == 0 {
+			before = descriptors() // of the poller, too
+		}
+	}
+	if after := descriptors(); after != before {
+		t.Errorf("%d descriptors, %d before", after, before)
 	}
 }
 

@@ -27,6 +27,13 @@
 //   - That an exited child left nothing is read from these two lists, which
 //     costs the same on any machine; the process table is read where they have
 //     somebody who was not started here.
+//   - A confined child is made by a clone of our own, since syscall.ForkExec knows
+//     neither limits nor Landlock, and copies the process where it makes a user
+//     namespace: the page faults of that cost more than all else in the start of a
+//     step. Ours lets the child borrow the memory (vfork) and go through a list of
+//     system calls that is made before; somebody else maps its users meanwhile.
+//     That takes twenty lines of assembly, and to the runtime it is a system call
+//     that blocks. Where there is no assembly, the process is copied.
 //   - Exits are waited for with a pidfd in the runtime's poller: no thread per
 //     child, no polling, and never a wait for "any child", which would steal
 //     those of os/exec.
