@@ -1,6 +1,10 @@
 package main
 
-import "os"
+import (
+	"os"
+
+	_ "harness/pkg/prefault" // every start is shorter by it
+)
 
 func main() {
 	os.Exit(execute(os.Args[1:]))

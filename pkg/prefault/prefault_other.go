@@ -1,0 +1,6 @@
+//go:build !linux
+
+package prefault
+
+// Heap does nothing here.
+func Heap(uintptr) {}
