@@ -74,7 +74,7 @@ func crowdTable(i, n int, rnd *rand.Rand) string {
 
 // writeLocked writes the config that the tables make.
 func (c *crowd) writeLocked() {
-	text := fmt.Sprintf("[server]\nsettle = \"10ms\"\nstop_grace = \"%dms\"\n", soakGrace.Milliseconds()) + strings.Join(c.tables, "")
+	text := fmt.Sprintf("[server]\nsettle = \"10ms\"\nstop_grace = \"%dms\"\nkeep_runs = 1\n", soakGrace.Milliseconds()) + strings.Join(c.tables, "")
 	write(c.h.t, c.h.paths.Config+".new", text)
 	if err := os.Rename(c.h.paths.Config+".new", c.h.paths.Config); err != nil {
 		c.h.t.Error(err)
@@ -400,12 +400,17 @@ func TestSoak_HarnessesThatMisbehaveStayInOrder(t *testing.T) {
 	defer d.stop()
 	watching, unwatch := context.WithCancel(t.Context())
 	seen := d.observe(watching)
-	empty := d.settle()
-
 	first := make([]string, *soakAgents)
 	for i := range first {
 		first[i] = crowdTable(i, i, rnd)
 	}
+	// From the first run that is removed on, the daemon keeps open what it records
+	// that in.
+	d.rest(c, first)
+	c.reset([]string{"# none\n"})
+	d.reload()
+	empty := d.settle()
+
 	d.rest(c, first)
 	before := d.settle()
 	d.soak(c)
