@@ -90,6 +90,9 @@ type Options struct {
 	UID int
 	// Events is where GET /v1/events reads. Required.
 	Events *Hub
+	// Ready is closed when there is something to serve. Until then requests are
+	// taken and wait. nil is for at once.
+	Ready <-chan struct{}
 }
 
 // Server answers the control interface. It serves once.
@@ -188,7 +191,23 @@ func (s *Server) handler(alive context.Context) http.Handler {
 	mux.HandleFunc("GET /v1/attach", func(w http.ResponseWriter, r *http.Request) { s.attach(alive, w, r) })
 	mux.HandleFunc("GET /v1/session", func(w http.ResponseWriter, r *http.Request) { s.session(alive, w, r) })
 	mux.HandleFunc("/", unknownPath)
-	return versioned(mux)
+	return s.whenReady(versioned(mux))
+}
+
+// whenReady has whoever comes early wait. Who still does when the server ends is
+// cut off, as if nobody had listened.
+func (s *Server) whenReady(next http.Handler) http.Handler {
+	if s.opt.Ready == nil {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-s.opt.Ready:
+			next.ServeHTTP(w, r)
+		case <-r.Context().Done():
+			panic(http.ErrAbortHandler)
+		}
+	})
 }
 
 // versioned checks the client's version before anything else, and says the

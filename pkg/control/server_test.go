@@ -218,6 +218,60 @@ func TestServer_EndsEverythingItServes(t *testing.T) {
 	}
 }
 
+func TestServer_HasWhoeverComesEarlyWait(t *testing.T) {
+	t.Parallel()
+	for name, opens := range map[string]bool{"until there is something to serve": true, "until the end": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ready, asked := make(chan struct{}), make(chan struct{}, 1)
+			d := serve(t, &fakeOps{session: func(_ context.Context, conn *net.UnixConn, _ Hello) {
+				asked <- struct{}{}
+				conn.Close()
+			}}, func(opt *Options) { opt.Ready = ready })
+			conn, err := dial(t.Context(), d.socket)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			if _, err := io.WriteString(conn, upgradeRequest("/v1/session", upgradeMCP, "")); err != nil {
+				t.Fatal(err)
+			}
+			late := make(chan error, 1)
+			go func() {
+				session, err := DialSession(context.Background(), d.socket, "")
+				if err == nil {
+					session.Close()
+				}
+				late <- err
+			}()
+			if !opens {
+				if err := d.stop(); !errors.Is(err, context.Canceled) {
+					t.Errorf("Serve returned %v", err)
+				}
+				if data, err := io.ReadAll(conn); len(data) > 0 {
+					t.Errorf("answered %q, %v", data, err)
+				}
+				if err := within(t, late, "the end of the session"); err == nil {
+					t.Error("a session began")
+				}
+				return
+			}
+			select {
+			case <-asked:
+				t.Error("a session before there is anything to serve")
+			case err := <-late:
+				t.Errorf("answered before there is anything to serve: %v", err)
+			default:
+			}
+			close(ready)
+			if err := within(t, late, "the session"); err != nil {
+				t.Error(err)
+			}
+			within(t, asked, "the session")
+		})
+	}
+}
+
 func TestServer_SaysWhatBrokeItsListener(t *testing.T) {
 	t.Parallel()
 	listener, err := Listen(t.Context(), dirOf(t)+"/h.sock")

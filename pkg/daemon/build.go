@@ -44,6 +44,8 @@ type daemon struct {
 	ops       *ops
 	loop      *reconcile.Loop
 	control   *control.Server
+	stirred   chan struct{} // capacity 1: something of the fleet may not be as it was
+	ready     chan struct{} // closed when there is something to serve
 }
 
 // build makes the rooms and ties them together. Nothing runs of it but the
@@ -55,7 +57,7 @@ func build(opt Options, state *stateDir, level *slog.LevelVar, log *slog.Logger)
 	d := &daemon{
 		opt: opt, log: log, limits: newLimits(defaults), saver: newSaver(state, log),
 		watcher: watch.New(watch.Options{Settle: defaults.Settle, Logger: log}), ids: &identity.Store{}, herald: newHerald(),
-		archive: &archive{},
+		archive: &archive{}, stirred: make(chan struct{}, 1), ready: make(chan struct{}),
 	}
 	exe, err := os.Executable()
 	if err != nil {
@@ -110,7 +112,7 @@ func build(opt Options, state *stateDir, level *slog.LevelVar, log *slog.Logger)
 	world.own = facade.Tools(ops)
 	world.ownResources = facade.Resources(sources{ops}, world.own)
 	d.herald.state, d.herald.updated = func() any { return sources{ops}.State() }, d.broker.Updated
-	d.control = control.NewServer(ops, control.Options{Version: opt.Version, Logger: log, UID: os.Getuid(), Events: hub})
+	d.control = control.NewServer(ops, control.Options{Version: opt.Version, Logger: log, UID: os.Getuid(), Events: hub, Ready: d.ready})
 	return d, nil
 }
 
@@ -118,6 +120,10 @@ func build(opt Options, state *stateDir, level *slog.LevelVar, log *slog.Logger)
 func (d *daemon) stir() {
 	d.loop.Wake()
 	d.herald.stir()
+	select {
+	case d.stirred <- struct{}{}:
+	default: // it is about to be looked at
+	}
 }
 
 // open opens the archive.

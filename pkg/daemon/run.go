@@ -7,11 +7,13 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
 	"harness/pkg/control"
 	"harness/pkg/run"
+	"harness/pkg/upstream"
 )
 
 // Options is what a daemon runs on.
@@ -40,6 +42,8 @@ const (
 	// answers, which takes its own half second at most (HOT-6): an agent that
 	// is there first sees the lists that are known, and not an empty one.
 	firstPublish = 2 * time.Second
+	// startSoon bounds how long the archive waits for the start of processes.
+	startSoon = 250 * time.Millisecond
 	// stopMargin is what a stage may need to stop beside stop_grace.
 	stopMargin = 10 * time.Second
 )
@@ -112,7 +116,8 @@ func (d *daemon) reap(ctx context.Context) error {
 // serve starts the stages, and stops them one after the other, each before the
 // next: nothing new comes in, then nothing is decided any more, then every
 // process ends. The engine starts before the harnesses do: what it has them do
-// waits for them, and they wait for the archive.
+// waits for them, and they wait for the archive. Whoever comes early waits until
+// there is something to serve.
 func (d *daemon) serve(ctx context.Context, state *stateDir, listener *net.UnixListener) error {
 	defer d.heed(d.opt.Kill)()
 	opening := make(chan error, 1)
@@ -121,9 +126,14 @@ func (d *daemon) serve(ctx context.Context, state *stateDir, listener *net.UnixL
 	upstreams := begin(ctx, "upstreams", d.log, d.pool)
 	defer d.stop(upstreams)
 	defer d.saver.flush() // what the engine left
-	opener.Go(func() { opening <- d.open(state) })
 	engine := begin(ctx, "engine", d.log, d.saver, d.watcher, d.loop)
+	opener.Go(func() {
+		d.starting(ctx)
+		opening <- d.open(state)
+	})
+	door := begin(ctx, "front", d.log, &front{d.control, listener})
 	if err := orEnd(ctx, opening); err != nil {
+		d.stop(door)
 		d.stop(engine)
 		d.agents.Close()
 		return unlessStopped(ctx, err)
@@ -131,11 +141,11 @@ func (d *daemon) serve(ctx context.Context, state *stateDir, listener *net.UnixL
 	harnesses := begin(ctx, "harnesses", d.log, d.agents, d.bounded, d.contracts, d.archive.flows, d.herald)
 	defer d.stop(harnesses)
 	defer d.stop(engine)
+	defer d.stop(door)
 	if !d.published(ctx) {
 		return nil // asked to stop before it was up
 	}
-	door := begin(ctx, "front", d.log, &front{d.control, listener})
-	defer d.stop(door)
+	close(d.ready)
 	defer d.point()()
 	d.log.Info("serving", "socket", d.opt.Paths.Socket, "config", d.opt.Paths.Config, "generation", d.loop.State().Generation)
 	if d.opt.Ready != nil {
@@ -188,6 +198,24 @@ func (d *daemon) heed(kill <-chan struct{}) (stop func()) {
 
 // stop ends one stage. A process may take the stop_grace it was started under.
 func (d *daemon) stop(s *stage) { s.stop(d.limits.longestStop() + stopMargin) }
+
+// starting waits until the upstreams are on their way, which take longer to come
+// up than the archive to open, and for no slow one.
+func (d *daemon) starting(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, startSoon)
+	defer cancel()
+	_ = d.loop.Until(ctx, startSoon, func() bool { return d.loop.State().Pass > 0 })
+	for slices.ContainsFunc(d.pool.Snapshot(), unborn) {
+		select {
+		case <-ctx.Done():
+			return
+		case <-d.stirred:
+		}
+	}
+}
+
+// unborn reports whether the process of an upstream that starts is not there yet.
+func unborn(s upstream.Status) bool { return s.State == upstream.Starting && s.PID == 0 }
 
 // published waits until there is something to serve, and reports whether to
 // serve it.
