@@ -151,10 +151,27 @@ func (s *Server) Serve(ctx context.Context, listener *net.UnixListener) error {
 // shutdown lets answers under way finish within closeGrace, then cuts the rest
 // off.
 func (s *Server) shutdown(ctx context.Context, server *http.Server) {
+	if !s.isReady() { // so there are none
+		server.Close()
+		return
+	}
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeGrace)
 	defer cancel()
 	if err := server.Shutdown(grace); errors.Is(err, context.DeadlineExceeded) {
 		server.Close()
+	}
+}
+
+// isReady reports whether there is something to serve.
+func (s *Server) isReady() bool {
+	if s.opt.Ready == nil {
+		return true
+	}
+	select {
+	case <-s.opt.Ready:
+		return true
+	default:
+		return false
 	}
 }
 
@@ -195,7 +212,8 @@ func (s *Server) handler(alive context.Context) http.Handler {
 }
 
 // whenReady has whoever comes early wait. Who still does when the server ends is
-// cut off, as if nobody had listened.
+// cut off, as if nobody had listened. Whoever hung up meanwhile, after a request
+// with a body, has it carried out.
 func (s *Server) whenReady(next http.Handler) http.Handler {
 	if s.opt.Ready == nil {
 		return next
