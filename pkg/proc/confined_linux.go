@@ -62,16 +62,21 @@ type burden struct {
 	argv, env []*byte
 }
 
-// call is one system call of the child: what it gives up is a list of them.
+// call is one system call of the child: what it gives up is a list of them. All
+// words are of one size, for assembly.
 type call struct {
-	stage    int32
-	trap     uintptr
-	args     [6]uintptr
-	ofPrior  bool // its first argument is the result of the call before it
-	careless bool // whether it fails does not matter
-	checked  bool // its result has to be want
-	want     uintptr
+	trap  uintptr
+	args  [6]uintptr
+	rules uintptr
+	want  uintptr // the result, where it is checked
+	stage uintptr
 }
+
+const (
+	ofPrior  = 1 << iota // the first argument is the result of the call before
+	careless             // whether it fails does not matter
+	checked              // the result has to be the one that is wanted
+)
 
 // forkConfined starts spec on the calling thread, which must be locked. It does
 // what syscall.ForkExec does, which knows neither limits nor Landlock, and calls
@@ -147,13 +152,13 @@ func (b *burden) plan(c *Confined, files []uintptr) error {
 	add := func(c call) { b.calls = append(b.calls, c) }
 	add(call{stage: stageMap, trap: unix.SYS_WRITE, args: [6]uintptr{uintptr(b.born[1]), uintptr(unsafe.Pointer(&b.pid)), unsafe.Sizeof(b.pid)}})
 	add(call{stage: stageMap, trap: unix.SYS_CLOSE, args: [6]uintptr{uintptr(b.mapped[1])}})
-	add(call{stage: stageMap, trap: unix.SYS_READ, args: [6]uintptr{uintptr(b.mapped[0]), uintptr(unsafe.Pointer(&b.mute)), 1}, checked: true, want: 1})
+	add(call{stage: stageMap, trap: unix.SYS_READ, args: [6]uintptr{uintptr(b.mapped[0]), uintptr(unsafe.Pointer(&b.mute)), 1}, rules: checked, want: 1})
 	add(call{stage: stageSession, trap: unix.SYS_SETSID})
 	add(call{stage: stageSession, trap: unix.SYS_PRCTL, args: [6]uintptr{unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL)}})
-	add(call{stage: stageSession, trap: unix.SYS_GETPPID, checked: true, want: uintptr(os.Getpid())})
+	add(call{stage: stageSession, trap: unix.SYS_GETPPID, rules: checked, want: uintptr(os.Getpid())})
 	if b.lonely {
 		add(call{stage: stageLoopback, trap: unix.SYS_SOCKET, args: [6]uintptr{unix.AF_INET, unix.SOCK_DGRAM | unix.SOCK_CLOEXEC}})
-		add(call{stage: stageLoopback, trap: unix.SYS_IOCTL, args: [6]uintptr{0, unix.SIOCSIFFLAGS, uintptr(unsafe.Pointer(&b.loopback))}, ofPrior: true})
+		add(call{stage: stageLoopback, trap: unix.SYS_IOCTL, args: [6]uintptr{0, unix.SIOCSIFFLAGS, uintptr(unsafe.Pointer(&b.loopback))}, rules: ofPrior})
 	}
 	if err := b.limit(c.Limits); err != nil {
 		return err
@@ -167,9 +172,9 @@ func (b *burden) plan(c *Confined, files []uintptr) error {
 		add(call{stage: stageLandlock, trap: unix.SYS_LANDLOCK_RESTRICT_SELF, args: [6]uintptr{c.Ruleset.Fd()}})
 	}
 	for i := range uintptr(signals) {
-		add(call{trap: unix.SYS_RT_SIGACTION, args: [6]uintptr{i + 1, uintptr(unsafe.Pointer(&b.handler)), 0, 8}, careless: true})
+		add(call{trap: unix.SYS_RT_SIGACTION, args: [6]uintptr{i + 1, uintptr(unsafe.Pointer(&b.handler)), 0, 8}, rules: careless})
 	}
-	add(call{trap: unix.SYS_RT_SIGPROCMASK, args: [6]uintptr{unix.SIG_SETMASK, uintptr(unsafe.Pointer(&b.mask)), 0, 8}, careless: true})
+	add(call{trap: unix.SYS_RT_SIGPROCMASK, args: [6]uintptr{unix.SIG_SETMASK, uintptr(unsafe.Pointer(&b.mask)), 0, 8}, rules: careless})
 	add(call{stage: stageExec, trap: unix.SYS_EXECVE, args: [6]uintptr{uintptr(unsafe.Pointer(b.path)), uintptr(unsafe.Pointer(&b.argv[0])), uintptr(unsafe.Pointer(&b.env[0]))}})
 	return nil
 }
@@ -215,40 +220,6 @@ func (b *burden) close() {
 	for _, p := range b.pairs() {
 		unix.Close(p[0])
 		unix.Close(p[1])
-	}
-}
-
-// become has the child become its program, and does not return. Nothing may be
-// allocated here, no stack may grow, no lock be taken, and nothing of the Go
-// runtime run: its other threads are not this process's. So all signals are
-// blocked until their handlers are gone, and there are no calls but to the kernel.
-//
-//go:noinline
-//go:nosplit
-//go:norace
-//go:nocheckptr
-func (b *burden) become() {
-	result, _, _ := syscall.RawSyscall6(unix.SYS_GETPID, 0, 0, 0, 0, 0, 0)
-	b.pid = int32(result)
-	for i := range b.calls {
-		c := &b.calls[i]
-		if c.ofPrior {
-			c.args[0] = result
-		}
-		var errno syscall.Errno
-		result, _, errno = syscall.RawSyscall6(c.trap, c.args[0], c.args[1], c.args[2], c.args[3], c.args[4], c.args[5])
-		if c.careless || errno == 0 && (!c.checked || result == c.want) {
-			continue
-		}
-		if errno == 0 {
-			errno = unix.ESRCH // nobody is there that it could be the child of
-		}
-		b.report[0], b.report[1] = c.stage, int32(errno)
-		syscall.RawSyscall6(unix.SYS_WRITE, uintptr(b.fault[1]), uintptr(unsafe.Pointer(&b.report)), unsafe.Sizeof(b.report), 0, 0, 0)
-		break
-	}
-	for {
-		syscall.RawSyscall6(unix.SYS_EXIT_GROUP, 1, 0, 0, 0, 0, 0)
 	}
 }
 

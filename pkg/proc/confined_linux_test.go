@@ -157,7 +157,7 @@ func TestConfined_LeavesNoDescriptor(t *testing.T) {
 	unruled, _ := confined(t, Spec{Path: "/bin/true"})
 	unruled.Confined.Ruleset = unruled.Confined.Dir
 	before := 0
-	for round := range 3 {
+	for round := range 10 {
 		for _, spec := range []Spec{started, missing, many, unruled} {
 			p, err := h.Start(spec)
 			if wrong := spec.Path != "/bin/true" || len(spec.Args) > 0 || spec.Confined.Ruleset != nil; wrong != (err != nil) {
@@ -174,9 +174,7 @@ func TestConfined_LeavesNoDescriptor(t *testing.T) {
 			before = descriptors() // of the poller, too
 		}
 	}
-	if after := descriptors(); after != before {
-		t.Errorf("%d descriptors, %d before", after, before)
-	}
+	eventually(t, "its descriptors to be closed", func() bool { return descriptors() <= before }) // the last one's a moment later
 }
 
 // Whoever kills this process at any moment finds a step in the record: it is there

@@ -32,8 +32,10 @@
 //     namespace: the page faults of that cost more than all else in the start of a
 //     step. Ours lets the child borrow the memory (vfork) and go through a list of
 //     system calls that is made before; somebody else maps its users meanwhile.
-//     That takes twenty lines of assembly, and to the runtime it is a system call
-//     that blocks. Where there is no assembly, the process is copied.
+//     That takes a page of assembly, since no code of Go's can run in such a child:
+//     with the race detector or coverage it would take locks that are not its own.
+//     To the runtime it is a system call that blocks. Where there is no assembly,
+//     the process is copied.
 //   - Exits are waited for with a pidfd in the runtime's poller: no thread per
 //     child, no polling, and never a wait for "any child", which would steal
 //     those of os/exec.

@@ -9,6 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// borrowing is what clone is told besides.
+const borrowing = unix.CLONE_VM | unix.CLONE_VFORK
+
 // fork returns in the parent only, once the child is its program or is dead.
 // Until then the child borrows the memory of this process, and its thread stands
 // still in the kernel. Nothing is copied, and no page of a large daemon has to be
@@ -16,8 +19,8 @@ import (
 // step's start.
 //
 // To the runtime it is a system call that blocks: others go on, the garbage
-// collector included. From there to leaveSyscall no stack may grow. The child
-// gets no further than become, whose frames are below this one.
+// collector included. All signals are blocked, so that no handler of Go's runs in
+// the child, which gives them up before its program.
 //
 //go:noinline
 //go:nosplit
@@ -25,21 +28,19 @@ import (
 //go:nocheckptr
 func (b *burden) fork() (pid uintptr, errno syscall.Errno) {
 	syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&b.all)), uintptr(unsafe.Pointer(&b.mask)), 8, 0, 0)
-	enterSyscall()
-	pid, errno = cloneVM(b.flags|unix.CLONE_VM|unix.CLONE_VFORK, &b.pidfd)
-	if errno == 0 && pid == 0 {
-		b.become()
-	}
+	enterSyscall() // no branch until leaveSyscall: where coverage is counted, it is by calls
+	pid, errno = vfork(b)
 	leaveSyscall()
 	syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&b.mask)), 0, 8, 0, 0)
 	return pid, errno
 }
 
-// cloneVM is clone on the stack of its caller. What the child leaves there, the
-// parent does not read: not even where to return to.
+// vfork is clone, with the child's calls in it: no code of Go's may run in the
+// child, since that could be made to count, to watch memory or to grow its stack.
+// It returns in the parent only.
 //
 //go:noescape
-func cloneVM(flags uintptr, pidfd *int32) (pid uintptr, errno syscall.Errno)
+func vfork(b *burden) (pid uintptr, errno syscall.Errno)
 
 //go:linkname enterSyscall runtime.entersyscallblock
 func enterSyscall()
