@@ -250,7 +250,7 @@ func (b *burden) release(m maternity) error {
 // outcome waits until the child became its program, and says why where not.
 func (b *burden) outcome(c child, spec Spec, fault *os.File) error {
 	var said [2]int32
-	raw := unsafe.Slice((*byte)(unsafe.Pointer(&said)), unsafe.Sizeof(said))
+	raw := unsafe.Slice((*byte)(unsafe.Pointer(&said)), unsafe.Sizeof(b.report))
 	_, err := io.ReadFull(fault, raw)
 	if errors.Is(err, io.EOF) {
 		return nil

@@ -9,9 +9,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// borrowing is what clone is told besides.
-const borrowing = unix.CLONE_VM | unix.CLONE_VFORK
-
 // fork returns in the parent only, once the child is its program or is dead.
 // Until then the child borrows the memory of this process, and its thread stands
 // still in the kernel. Nothing is copied, and no page of a large daemon has to be
@@ -28,6 +25,7 @@ const borrowing = unix.CLONE_VM | unix.CLONE_VFORK
 //go:nocheckptr
 func (b *burden) fork() (pid uintptr, errno syscall.Errno) {
 	syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&b.all)), uintptr(unsafe.Pointer(&b.mask)), 8, 0, 0)
+	b.flags |= unix.CLONE_VM | unix.CLONE_VFORK
 	enterSyscall() // no branch until leaveSyscall: where coverage is counted, it is by calls
 	pid, errno = vfork(b)
 	leaveSyscall()

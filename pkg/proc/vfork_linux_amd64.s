@@ -13,7 +13,6 @@
 TEXT ·vfork(SB),NOSPLIT|NOFRAME,$0-24
 	MOVQ	b+0(FP), R13
 	MOVQ	burden_flags(R13), DI
-	ORQ	$const_borrowing, DI
 	XORL	SI, SI
 	LEAQ	burden_pidfd(R13), DX
 	XORL	R10, R10

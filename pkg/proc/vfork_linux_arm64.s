@@ -13,7 +13,6 @@
 TEXT ·vfork(SB),NOSPLIT|NOFRAME,$0-24
 	MOVD	b+0(FP), R19
 	MOVD	burden_flags(R19), R0
-	ORR	$const_borrowing, R0
 	MOVD	ZR, R1
 	ADD	$burden_pidfd, R19, R2
 	MOVD	ZR, R3
