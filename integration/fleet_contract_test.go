@@ -3,6 +3,7 @@ package integration
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -179,5 +180,48 @@ func TestContract_ANodeOfAWorkflowIsBoundByItsVerdict(t *testing.T) {
 	}
 	if strings.Join(outcomes, " ") != "fail pass" {
 		t.Errorf("%v", outcomes)
+	}
+}
+
+// TestContract_AStepMayNotUseTheDaemon has steps that run here and steps that the
+// daemon runs ask it for something, also after they lost their parents: a socket
+// that has a name among files is open to them.
+func TestContract_AStepMayNotUseTheDaemon(t *testing.T) {
+	t.Parallel()
+	h := newHome(t).withRoots()
+	h.configure(append(h.workers(), h.upstream("up"))...)
+	h.start()
+	ask := fmt.Sprintf("%s --socket %s stop mcp.up", filepath.Join(bin(t), "harness"), h.socket())
+	scripts := map[string]string{
+		"itself":  ask + " >> said 2>&1; echo $? >> said",
+		"orphan":  "(setsid sh -c '" + ask + " >> said 2>&1; echo $? >> said' &); while ! test -s said || ! tail -n 1 said | grep -q '^[0-9]*$'; do sleep 0.02; done",
+		"session": "setsid sh -c '" + ask + " >> said 2>&1; echo $? >> said' & wait",
+	}
+	check := func(script string) string {
+		return "[contract]\nname='x'\nenv=['PATH']\nworkdir='w'\n[[check]]\nname='a'\ncmd='sh'\nargs=['-c', '''" + script + "''']\n"
+	}
+	refused := func(where, name string) {
+		t.Helper()
+		said, err := os.ReadFile(h.path(where + "/w/said"))
+		if err != nil || !strings.HasSuffix(string(said), "\n1\n") || !strings.Contains(string(said), "a contract's step may not use the daemon") {
+			t.Errorf("%s, %s: %q, %v", where, name, said, err)
+		}
+	}
+	for name, script := range scripts {
+		dir := "roots/here-" + name
+		h.write(dir+"/w/.keep", "")
+		h.must("contract", "run", h.write(dir+"/c.toml", check(script)))
+		refused(dir, name)
+
+		dir = "roots/daemon-" + name
+		h.write(dir+"/w/.keep", "")
+		h.write(dir+"/c.toml", check(script))
+		flow := h.write(dir+"/flow.toml", "name = \"f-"+name+"\"\n[[node]]\nid = \"holds\"\nkind = \"contract\"\ncontract = \"c.toml\"\n")
+		h.must("workflow", "start", flow)
+		eventually(t, "the workflow to end", func() bool { return strings.Contains(h.must("workflow", "status", flow), "done") })
+		refused(dir, name)
+	}
+	if out := h.must("status"); !strings.Contains(out, "running") {
+		t.Errorf("it was stopped:\n%s", out)
 	}
 }

@@ -266,7 +266,7 @@ func (g *globals) runner(ctx context.Context, p ledger.Principal, standalone boo
 		return nil, nil, fmt.Errorf("make the state directory: %w", err)
 	}
 	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))
-	hosts := filepath.Join(state, "contracts")
+	hosts := filepath.Join(state, contract.HostsDir)
 	host, closeHost, err := contract.OpenHost(ctx, hosts, log)
 	if err != nil {
 		return nil, nil, err

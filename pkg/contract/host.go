@@ -4,15 +4,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"github.com/gofrs/flock"
 
 	"harness/pkg/proc"
 )
+
+// HostsDir is where processes that run steps have their records, within the state
+// directory.
+const HostsDir = "contracts"
 
 // maxHosts bounds how many processes of one user run contracts at a time.
 const maxHosts = 1000
@@ -42,6 +48,31 @@ func OpenHost(ctx context.Context, dir string, log *slog.Logger) (host *proc.Hos
 	}
 	return nil, nil, fmt.Errorf("more than %d processes run contracts", maxHosts)
 }
+
+// IsStep reports whether a process is one of a step's, or descends from one: of
+// host's, or of those that other processes run with a record below dir. line is the
+// process, with the clock tick of its start, and then its ancestors.
+func IsStep(host *proc.Host, dir string, line iter.Seq2[int, uint64]) bool {
+	var records []proc.Record
+	slots, _ := os.ReadDir(dir) // where there is none, nobody else runs any
+	for _, d := range slots {
+		records = append(records, proc.ReadRecord(filepath.Join(dir, d.Name())))
+	}
+	self := true
+	for pid, start := range line {
+		if host.Holds(stepName, pid, start) || slices.ContainsFunc(records, func(r proc.Record) bool {
+			// What lost its parents is a child of the process that runs the steps.
+			return r.Holds(pid, start) || !self && r.Owns(pid, start)
+		}) {
+			return true
+		}
+		self = false
+	}
+	return false
+}
+
+// stepName begins the name of each process group that is a step.
+const stepName = "contract."
 
 // lockSlot returns nil where another process has the slot.
 func lockSlot(slot string) (*flock.Flock, error) {

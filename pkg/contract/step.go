@@ -99,7 +99,7 @@ func (e *Engine) start(c confinement, t task, path string, dir *os.File, env []s
 		defer rules.Close()
 	}
 	return e.Host.Start(proc.Spec{
-		Path: path, Argv0: t.cmd, Args: t.args, Env: env, Name: "contract." + t.name,
+		Path: path, Argv0: t.cmd, Args: t.args, Env: env, Name: stepName + t.name,
 		Confined: &proc.Confined{Dir: dir, NoNetwork: c.alone, Ruleset: rules, Limits: limits(t.spec)},
 	})
 }

@@ -12,6 +12,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"harness/pkg/wire"
 )
 
 // Limits of the HTTP side. They bound what a broken client can hold, not what a
@@ -90,6 +92,9 @@ type Options struct {
 	UID int
 	// Events is where GET /v1/events reads. Required.
 	Events *Hub
+	// Barred says why the process that asks for something does not get it, "" where
+	// it does. nil is for everybody of the user.
+	Barred func(pid int) string
 	// Ready is closed when there is something to serve. Until then requests are
 	// taken and wait. nil is for at once.
 	Ready <-chan struct{}
@@ -208,7 +213,7 @@ func (s *Server) handler(alive context.Context) http.Handler {
 	mux.HandleFunc("GET /v1/attach", func(w http.ResponseWriter, r *http.Request) { s.attach(alive, w, r) })
 	mux.HandleFunc("GET /v1/session", func(w http.ResponseWriter, r *http.Request) { s.session(alive, w, r) })
 	mux.HandleFunc("/", unknownPath)
-	return s.whenReady(versioned(mux))
+	return s.whenReady(s.unbarred(versioned(mux)))
 }
 
 // whenReady has whoever comes early wait. Who still does when the server ends is
@@ -225,6 +230,20 @@ func (s *Server) whenReady(next http.Handler) http.Handler {
 		case <-r.Context().Done():
 			panic(http.ErrAbortHandler)
 		}
+	})
+}
+
+// unbarred turns away whoever is not to speak to the daemon.
+func (s *Server) unbarred(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if who, ok := r.Context().Value(guestKey{}).(*guest); ok && s.opt.Barred != nil {
+			if why := s.opt.Barred(who.peer.pid); why != "" {
+				w.Header().Set(headerAPI, APIVersion())
+				refuse(w, &Problem{Code: wire.PermissionDenied, Message: why})
+				return
+			}
+		}
+		next.ServeHTTP(w, r)
 	})
 }
 

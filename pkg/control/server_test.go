@@ -359,3 +359,23 @@ func answering(t *testing.T, text string) (socket string) {
 	})
 	return socket
 }
+
+func TestServer_TurnsTheBarredAway(t *testing.T) {
+	t.Parallel()
+	var asked int
+	d := serve(t, &fakeOps{}, func(opt *Options) {
+		opt.Barred = func(pid int) string {
+			asked = pid
+			return "not for you"
+		}
+	})
+	_, err := Dial(t.Context(), d.socket)
+	p, refused := errors.AsType[*Problem](err)
+	if !refused || p.Code != wire.PermissionDenied || p.Message != "not for you" || asked != os.Getpid() {
+		t.Errorf("process %d: %v", asked, err)
+	}
+	if session, err := DialSession(t.Context(), d.socket, ""); err == nil {
+		session.Close()
+		t.Error("a session began")
+	}
+}

@@ -112,7 +112,7 @@ func build(opt Options, state *stateDir, level *slog.LevelVar, log *slog.Logger)
 	world.own = facade.Tools(ops)
 	world.ownResources = facade.Resources(sources{ops}, world.own)
 	d.herald.state, d.herald.updated = func() any { return sources{ops}.State() }, d.broker.Updated
-	d.control = control.NewServer(ops, control.Options{Version: opt.Version, Logger: log, UID: os.Getuid(), Events: hub, Ready: d.ready})
+	d.control = control.NewServer(ops, control.Options{Version: opt.Version, Logger: log, UID: os.Getuid(), Events: hub, Ready: d.ready, Barred: d.contracts.barred})
 	return d, nil
 }
 

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"harness/pkg/contract"
+	"harness/pkg/identity"
 	"harness/pkg/ledger"
 	"harness/pkg/proc"
 	"harness/pkg/run"
@@ -27,7 +28,8 @@ import (
 type contracts struct {
 	*contract.Runner
 	*archive
-	idle sync.WaitGroup
+	hosts string // the directory of the records of others that run steps
+	idle  sync.WaitGroup
 
 	mu      sync.Mutex
 	closing bool
@@ -53,7 +55,23 @@ func newContracts(kept *archive, host *proc.Host, stateDir string, log *slog.Log
 		Engine: &contract.Engine{Host: host, Lookup: os.LookupEnv, Log: log},
 		Ledger: ledger.Open(filepath.Join(stateDir, "ledger")), Principal: contract.Local(),
 	}
-	return &contracts{Runner: r, archive: kept, held: map[string]*heldSession{}}
+	return &contracts{Runner: r, archive: kept, hosts: filepath.Join(stateDir, contract.HostsDir), held: map[string]*heldSession{}}
+}
+
+// barred turns away what a contract's step runs: Landlock keeps it from files, and
+// from no socket that has a name among them (CON-1).
+func (c *contracts) barred(pid int) string {
+	line := func(yield func(int, uint64) bool) {
+		for _, p := range identity.Ancestors(pid) {
+			if !yield(p.PID, p.Start) {
+				return
+			}
+		}
+	}
+	if contract.IsStep(c.Engine.Host, c.hosts, line) {
+		return "a contract's step may not use the daemon"
+	}
+	return ""
 }
 
 // String names the service in the supervisor's log.

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -345,4 +346,38 @@ func (h *Host) strayIDs() []ident {
 		ids = append(ids, id)
 	}
 	return ids
+}
+
+// Holds reports whether a process, which started so many clock ticks after the
+// boot, is one of a group whose name begins with prefix, or an orphan that may be.
+func (h *Host) Holds(prefix string, pid int, start uint64) bool {
+	id := ident{pid, start}
+	holds, known, live := h.recall(prefix, id)
+	if known || !live {
+		return holds
+	}
+	if e, err := readEntry(pid); err != nil || e.ident != id || e.parent != h.self.PID {
+		return false
+	}
+	h.look() // it became an orphan since the last time
+	holds, _, _ = h.recall(prefix, id)
+	return holds
+}
+
+// recall says what is known of a process, and whether there is any such group.
+func (h *Host) recall(prefix string, id ident) (holds, known, live bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	named := func(g *group) bool { return strings.HasPrefix(g.name, prefix) }
+	for _, g := range h.groups() {
+		live = live || named(g)
+		if _, member := g.members[id]; member || g.leader == id {
+			return named(g), true, true
+		}
+	}
+	if s, stray := h.strays[id]; stray {
+		return slices.ContainsFunc(s.maybe, named), true, live
+	}
+	u, unborn := h.unborn[id.PID]
+	return unborn && u.ident == id && strings.HasPrefix(u.Name, prefix), unborn, live
 }

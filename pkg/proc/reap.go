@@ -81,6 +81,35 @@ func EndDir(ctx context.Context, dir string, log *slog.Logger) (killed int, err 
 	return end(ctx, left, k.path, os.Getpid())
 }
 
+// Record is what somebody else's record says, as far as it can mean anything now.
+type Record struct{ groups []leftover }
+
+// ReadRecord reads the record in dir, which is empty where there is none.
+func ReadRecord(dir string) Record {
+	k := newKeeper(dir)
+	data, err := os.ReadFile(k.path)
+	if err != nil {
+		return Record{}
+	}
+	r, err := decodeRecord(data)
+	if err != nil || r.Boot != k.boot || r.Space != k.space {
+		return Record{}
+	}
+	return Record{r.Groups}
+}
+
+// Holds reports whether a process, which started so many clock ticks after the
+// boot, is one of those recorded.
+func (r Record) Holds(pid int, start uint64) bool {
+	id := ident{pid, start}
+	return slices.ContainsFunc(r.groups, func(l leftover) bool { return l.ident == id || slices.Contains(l.Members, id) })
+}
+
+// Owns reports whether it is the process that started them.
+func (r Record) Owns(pid int, start uint64) bool {
+	return slices.ContainsFunc(r.groups, func(l leftover) bool { return l.Owner == ident{pid, start} })
+}
+
 type reaper struct {
 	left      []leftover
 	self      int
