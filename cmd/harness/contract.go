@@ -129,7 +129,7 @@ func newContractRunCmd(g *globals, kill <-chan struct{}) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return reportAnswer(cmd, a, asJSON)
+			return reportAnswer(cmd, g.ledger(), a, asJSON)
 		},
 	}
 	jsonFlag(cmd, &asJSON)
@@ -201,7 +201,7 @@ func newContractStatusCmd(g *globals) *cobra.Command {
 			if err != nil {
 				return unknownSession(args[0], err)
 			}
-			return reportAnswer(cmd, a, asJSON)
+			return reportAnswer(cmd, g.ledger(), a, asJSON)
 		},
 	}
 	jsonFlag(cmd, &asJSON)
@@ -225,7 +225,7 @@ func newContractCancelCmd(g *globals) *cobra.Command {
 			if err != nil {
 				return unknownSession(args[0], err)
 			}
-			return reportAnswer(cmd, a, asJSON)
+			return reportAnswer(cmd, g.ledger(), a, asJSON)
 		},
 	}
 	jsonFlag(cmd, &asJSON)
@@ -233,14 +233,14 @@ func newContractCancelCmd(g *globals) *cobra.Command {
 }
 
 // reportAnswer prints what a session has come to and returns its exit code.
-func reportAnswer(cmd *cobra.Command, a contract.Answer, asJSON bool) error {
+func reportAnswer(cmd *cobra.Command, kept *ledger.Store, a contract.Answer, asJSON bool) error {
 	if asJSON {
 		if err := printJSON(cmd.OutOrStdout(), a); err != nil {
 			return err
 		}
 		return verdictCode(a)
 	}
-	if err := printAnswer(cmd.OutOrStdout(), a); err != nil {
+	if err := printAnswer(cmd.OutOrStdout(), kept, a); err != nil {
 		return err
 	}
 	return verdictCode(a)

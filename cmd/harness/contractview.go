@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -11,11 +13,12 @@ import (
 	"golang.org/x/term"
 
 	"harness/pkg/contract"
+	"harness/pkg/ledger"
 	"harness/pkg/plain"
 )
 
 // printAnswer says what a session has come to, for eyes.
-func printAnswer(w io.Writer, a contract.Answer) error {
+func printAnswer(w io.Writer, kept *ledger.Store, a contract.Answer) error {
 	if a.Verdict == nil {
 		_, err := fmt.Fprintf(w, "%s: %s\n", a.Session, a.Status)
 		if err == nil && a.Status == contract.Interrupted {
@@ -37,9 +40,44 @@ func printAnswer(w io.Writer, a contract.Answer) error {
 	if err := table(w, []string{"CHECK", "OUTCOME", "EXIT", "EVIDENCE", "WHY"}, rows); err != nil {
 		return err
 	}
+	for _, s := range a.Steps {
+		printSaid(w, kept.Dir(a.Session), s)
+	}
 	_, err := fmt.Fprintf(w, "verdict   %s\nsession   %s\nsandbox   %s\ncontract  %s\nhead      %s\n",
 		a.Verdict.Outcome, a.Session, a.Verdict.Sandbox, a.Verdict.ContractSHA256, a.HeadHash)
 	return err
+}
+
+// How much is shown of what a step wrote that did not pass.
+const (
+	saidLines   = 5
+	saidColumns = 200
+)
+
+// printSaid shows the end of what a step wrote that did not pass: on its standard
+// error, or else on its output.
+func printSaid(w io.Writer, session string, s contract.Ended) {
+	if s.Outcome == contract.Pass {
+		return
+	}
+	stdout, stderr, err := contract.Said(session, s)
+	if err != nil {
+		fmt.Fprintf(w, "%s: %s\n", plain.Text(s.Name), plain.Text(err.Error()))
+		return
+	}
+	stream, said := "stderr", strings.TrimSpace(string(stderr))
+	if said == "" {
+		stream, said = "stdout", strings.TrimSpace(string(stdout))
+	}
+	if said == "" {
+		return
+	}
+	lines := strings.Split(said, "\n")
+	fmt.Fprintf(w, "%s, the end of its %s:\n", plain.Text(s.Name), stream)
+	for _, line := range lines[max(len(lines)-saidLines, 0):] {
+		fmt.Fprintf(w, "  %s\n", firstLine(plain.Text(strings.TrimRight(line, "\r")), saidColumns))
+	}
+	fmt.Fprintf(w, "  all of it: %s\n", plain.Text(filepath.Join(session, s.File)))
 }
 
 // short is enough of a digest to find it by.

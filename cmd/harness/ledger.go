@@ -47,7 +47,7 @@ func newLedgerVerdictCmd(g *globals) *cobra.Command {
 			if asJSON {
 				return printJSON(cmd.OutOrStdout(), a)
 			}
-			return printAnswer(cmd.OutOrStdout(), a)
+			return printAnswer(cmd.OutOrStdout(), g.ledger(), a)
 		},
 	}
 	jsonFlag(cmd, &asJSON)

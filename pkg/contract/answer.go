@@ -2,6 +2,7 @@ package contract
 
 import (
 	"maps"
+	"path/filepath"
 	"slices"
 
 	"harness/pkg/ledger"
@@ -34,6 +35,8 @@ type Ended struct {
 	Outcome, Reason string
 	Exit            *int    // nil where it has no exit status
 	Evidence        *string // digest; nil for none
+	Name            string  // of the step, as its contract has it
+	File            string  // the evidence, below the session's directory; "" for none
 }
 
 // BundleRef says which tool exports the evidence of an answer.
@@ -58,7 +61,11 @@ func answer(session string, entries []ledger.Entry, busy bool) (Answer, error) {
 	}
 	for _, n := range slices.Sorted(maps.Keys(h.done)) {
 		r := h.done[n]
-		a.Steps = append(a.Steps, Ended{n, r.Outcome, r.Reason, r.ExitCode, r.Evidence})
+		e := Ended{Step: n, Outcome: r.Outcome, Reason: r.Reason, Exit: r.ExitCode, Evidence: r.Evidence, Name: r.Name}
+		if r.Evidence != nil {
+			e.File = filepath.Join(evidenceDir, evidenceName(h.began[n]))
+		}
+		a.Steps = append(a.Steps, e)
 	}
 	switch {
 	case v != nil:

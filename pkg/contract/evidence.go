@@ -3,10 +3,12 @@ package contract
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -72,6 +74,24 @@ func checkEvidence(session string, entries []ledger.Entry) error {
 		}
 	}
 	return nil
+}
+
+// Said returns what a step wrote that has ended, as it is kept in the directory of
+// its session. Nothing is checked: that is for who verifies.
+func Said(session string, e Ended) (stdout, stderr []byte, err error) {
+	if e.File == "" {
+		return nil, nil, nil
+	}
+	data, err := os.ReadFile(filepath.Join(session, e.File))
+	if err != nil {
+		return nil, nil, fmt.Errorf("read the evidence: %w", err)
+	}
+	type stream struct{ Base64 []byte }
+	var said struct{ Stdout, Stderr stream }
+	if err := json.Unmarshal(data, &said); err != nil {
+		return nil, nil, fmt.Errorf("read the evidence %s: %w", e.File, err)
+	}
+	return said.Stdout.Base64, said.Stderr.Base64, nil
 }
 
 // problem says what is wrong with the file, or "". dir is nil where there is none.
