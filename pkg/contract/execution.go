@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"harness/pkg/evidence"
@@ -29,6 +30,7 @@ type Execution struct {
 	log     *ledger.Log   // nil while it is followed only
 	kept    *evidence.Dir // of what its steps said
 	history history
+	retold  atomic.Int32 // recorded steps that were told of
 
 	mu       sync.Mutex
 	results  map[int]stepResult
@@ -333,7 +335,7 @@ func (x *Execution) check(ctx context.Context, c *Check, scratch string) Observe
 // off because its process has to end is not recorded: it never finished.
 func (x *Execution) once(ctx context.Context, step int, name, sandbox string, run func(ctx context.Context, entry int) (Observed, Judged)) error {
 	if r, ok := x.result(step); ok {
-		x.tell(Progress{Done: x.finished(), Step: name, Outcome: r.Outcome, Reason: "as recorded"})
+		x.tell(Progress{Done: int(x.retold.Add(1)), Step: name, Outcome: r.Outcome, Reason: "as recorded"})
 		return nil
 	}
 	if ctx.Err() != nil {

@@ -205,8 +205,8 @@ func TestRun_OneSessionIsOneExecution(t *testing.T) {
 func TestRun_AnInterruptedSessionGoesOnWhenAskedTo(t *testing.T) {
 	b := newBench(t)
 	text := "[contract]\nname='x'\nenv=['PATH']\n"
-	for i := range 3 {
-		text += fmt.Sprintf("[[check]]\nname='c%d'\ncmd='sh'\nargs=['-c', 'echo %d >> ran; test %d != 1 || test -e go || { touch wait; sleep 60; }']\n", i, i, i)
+	for i := range 4 {
+		text += fmt.Sprintf("[[check]]\nname='c%d'\ncmd='sh'\nargs=['-c', 'echo %d >> ran; test %d != 2 || test -e go || { touch wait; sleep 60; }']\n", i, i, i)
 	}
 	x := b.begin(t, "s", text)
 	until(t, func() bool { return exists(b.root, "wait") })
@@ -228,10 +228,19 @@ func TestRun_AnInterruptedSessionGoesOnWhenAskedTo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff("pass c0=pass c1=pass c2=pass", outcomes(wait(t, y))); diff != "" {
+	if diff := cmp.Diff("pass c0=pass c1=pass c2=pass c3=pass", outcomes(wait(t, y))); diff != "" {
 		t.Error(diff)
 	}
-	if data, _ := os.ReadFile(filepath.Join(b.root, "ran")); string(data) != "0\n1\n1\n2\n" {
+	var told []string
+	y.Watch(func(p Progress) {
+		if p.Outcome != "" {
+			told = append(told, fmt.Sprintf("%d/%d %s", p.Done, p.Total, p.Step))
+		}
+	})
+	if diff := cmp.Diff("1/4 c0, 2/4 c1, 3/4 c2, 4/4 c3", strings.Join(told, ", ")); diff != "" {
+		t.Error(diff)
+	}
+	if data, _ := os.ReadFile(filepath.Join(b.root, "ran")); string(data) != "0\n1\n2\n2\n3\n" {
 		t.Errorf("ran %q", data)
 	}
 	entries, err := b.Ledger.Read("s")
@@ -242,7 +251,7 @@ func TestRun_AnInterruptedSessionGoesOnWhenAskedTo(t *testing.T) {
 	for _, e := range entries {
 		types = append(types, e.Type)
 	}
-	want := "opened started finished started interrupted resumed started finished started finished verdict"
+	want := "opened started finished started finished started interrupted resumed started finished started finished verdict"
 	if diff := cmp.Diff(want, strings.Join(types, " ")); diff != "" {
 		t.Error(diff)
 	}
