@@ -39,6 +39,9 @@ func TestHolds_WhoIsOfAGroup(t *testing.T) {
 			t.Errorf("%s owns it: %v", name, got)
 		}
 	}
+	if h.Runs("none") || !h.Runs("contract.") {
+		t.Error("what runs is not known")
+	}
 	step.Kill()
 	other.Kill()
 	if empty := ReadRecord(t.TempDir()); empty.Holds(step.PID(), step.StartTime()) {

@@ -364,11 +364,20 @@ func (h *Host) Holds(prefix string, pid int, start uint64) bool {
 	return holds
 }
 
+// Runs reports whether there is a group whose name begins with prefix.
+func (h *Host) Runs(prefix string) bool {
+	_, _, live := h.recall(prefix, ident{})
+	return live
+}
+
 // recall says what is known of a process, and whether there is any such group.
 func (h *Host) recall(prefix string, id ident) (holds, known, live bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	named := func(g *group) bool { return strings.HasPrefix(g.name, prefix) }
+	for _, l := range h.unborn {
+		live = live || strings.HasPrefix(l.Name, prefix)
+	}
 	for _, g := range h.groups() {
 		live = live || named(g)
 		if _, member := g.members[id]; member || g.leader == id {

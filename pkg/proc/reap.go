@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"slices"
 	"syscall"
 	"time"
@@ -86,17 +87,20 @@ type Record struct{ groups []leftover }
 
 // ReadRecord reads the record in dir, which is empty where there is none.
 func ReadRecord(dir string) Record {
-	k := newKeeper(dir)
-	data, err := os.ReadFile(k.path)
+	data, err := os.ReadFile(filepath.Join(dir, recordName))
 	if err != nil {
 		return Record{}
 	}
+	k := newKeeper(dir)
 	r, err := decodeRecord(data)
 	if err != nil || r.Boot != k.boot || r.Space != k.space {
 		return Record{}
 	}
 	return Record{r.Groups}
 }
+
+// IsEmpty reports whether nobody is recorded.
+func (r Record) IsEmpty() bool { return len(r.groups) == 0 }
 
 // Holds reports whether a process, which started so many clock ticks after the
 // boot, is one of those recorded.
