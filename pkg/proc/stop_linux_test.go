@@ -159,22 +159,22 @@ func TestGlance_SeesWhatIsLeft(t *testing.T) {
 		t.Error("gone while it lives")
 	}
 	// A table that is being read would have a child that is let go of meanwhile
-	// taken for an orphan.
-	h.mu.Lock()
-	h.looking = true
-	h.mu.Unlock()
-	q, err := h.Start(helperSpec("sleeper"))
-	if err != nil {
-		t.Fatal(err)
+	// taken for an orphan. Nobody but this test looks here.
+	looking := func(now bool) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.looking = now
 	}
-	signalGroup(q.PID(), syscall.SIGKILL)
-	<-q.Exited()
-	if h.glance(q) {
-		t.Error("let go of beneath a look")
-	}
-	q.Kill()
-	q.Stdout.Close()
-	q.Stderr.Close()
+	h.looks.do(func() {
+		looking(true)
+		defer looking(false)
+		q := start(t, h, "sleeper")
+		signalGroup(q.PID(), syscall.SIGKILL)
+		<-q.Exited()
+		if h.glance(q) {
+			t.Error("let go of beneath a look")
+		}
+	})
 }
 
 func TestExited_ReapsAChildThatLeftNothing_C11(t *testing.T) {
