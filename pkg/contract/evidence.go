@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -57,7 +56,7 @@ func checkEvidence(session string, entries []ledger.Entry) error {
 	if err != nil || len(h.kept) == 0 {
 		return err
 	}
-	real, err := filepath.EvalSymlinks(session) // as in openEvidence
+	real, err := filepath.EvalSymlinks(session) // as in openSession
 	if err != nil {
 		return fmt.Errorf("open the evidence: %w", err)
 	}
@@ -82,7 +81,12 @@ func Said(session string, e Ended) (stdout, stderr []byte, err error) {
 	if e.File == "" {
 		return nil, nil, nil
 	}
-	data, err := os.ReadFile(filepath.Join(session, e.File))
+	dir, err := openSession(session)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer dir.Close()
+	data, _, err := dir.Read(e.File, maxEvidence)
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the evidence: %w", err)
 	}
@@ -119,8 +123,8 @@ func (k kept) problem(dir *evidence.Dir) string {
 	return ""
 }
 
-// openEvidence opens, or makes, the directory of a session's evidence.
-func openEvidence(session string) (*evidence.Dir, error) {
+// openSession opens the directory of a session.
+func openSession(session string) (*evidence.Dir, error) {
 	session, err := filepath.EvalSymlinks(session) // on the way to the state directory a link is the user's
 	if err != nil {
 		return nil, fmt.Errorf("open the evidence: %w", err)
@@ -128,6 +132,15 @@ func openEvidence(session string) (*evidence.Dir, error) {
 	dir, err := evidence.OpenDir(session)
 	if err != nil {
 		return nil, fmt.Errorf("open the evidence: %w", err)
+	}
+	return dir, nil
+}
+
+// openEvidence opens, or makes, the directory of a session's evidence.
+func openEvidence(session string) (*evidence.Dir, error) {
+	dir, err := openSession(session)
+	if err != nil {
+		return nil, err
 	}
 	defer dir.Close()
 	kept, err := dir.Ensure(evidenceDir)

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"harness/pkg/evidence"
@@ -30,11 +29,11 @@ type Execution struct {
 	log     *ledger.Log   // nil while it is followed only
 	kept    *evidence.Dir // of what its steps said
 	history history
-	retold  atomic.Int32 // recorded steps that were told of
 
 	mu       sync.Mutex
 	results  map[int]stepResult
 	heard    []Progress
+	ended    int // steps that were told to have
 	watchers []func(Progress)
 	answered Answer
 	err      error
@@ -83,10 +82,14 @@ func (x *Execution) Watch(f func(Progress)) {
 	x.watchers = append(x.watchers, f)
 }
 
+// tell counts p, and hands it on.
 func (x *Execution) tell(p Progress) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	p.Total = x.steps
+	if p.Outcome != "" {
+		x.ended++
+	}
+	p.Done, p.Total = x.ended, x.steps
 	x.heard = append(x.heard, p)
 	for _, f := range x.watchers {
 		f(p)
@@ -335,7 +338,7 @@ func (x *Execution) check(ctx context.Context, c *Check, scratch string) Observe
 // off because its process has to end is not recorded: it never finished.
 func (x *Execution) once(ctx context.Context, step int, name, sandbox string, run func(ctx context.Context, entry int) (Observed, Judged)) error {
 	if r, ok := x.result(step); ok {
-		x.tell(Progress{Done: int(x.retold.Add(1)), Step: name, Outcome: r.Outcome, Reason: "as recorded"})
+		x.tell(Progress{Step: name, Outcome: r.Outcome, Reason: "as recorded"})
 		return nil
 	}
 	if ctx.Err() != nil {
@@ -345,7 +348,7 @@ func (x *Execution) once(ctx context.Context, step int, name, sandbox string, ru
 	if err != nil {
 		return err
 	}
-	x.tell(Progress{Done: x.finished(), Step: name})
+	x.tell(Progress{Step: name})
 	began := time.Now()
 	o, judged := run(ctx, started.N)
 	if o.End == Cut && !errors.Is(context.Cause(ctx), errCancelled) {
@@ -378,9 +381,8 @@ func (x *Execution) record(r stepResult) error {
 	}
 	x.mu.Lock()
 	x.results[r.Step] = r
-	n := len(x.results)
 	x.mu.Unlock()
-	x.tell(Progress{Done: n, Step: r.Name, Outcome: r.Outcome, Reason: r.Reason})
+	x.tell(Progress{Step: r.Name, Outcome: r.Outcome, Reason: r.Reason})
 	return nil
 }
 
@@ -394,12 +396,6 @@ func (x *Execution) result(step int) (stepResult, bool) {
 func (x *Execution) outcome(step int) string {
 	r, _ := x.result(step)
 	return r.Outcome
-}
-
-func (x *Execution) finished() int {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return len(x.results)
 }
 
 // decide judges what was recorded. ctx says why what was not run was not.
@@ -476,7 +472,7 @@ func (x *Execution) retell(entries []ledger.Entry, told int) int {
 		before, _ := replay(entries[:n]) // the longer one could be read
 		for step, r := range h.done {
 			if _, known := before.done[step]; !known {
-				x.tell(Progress{Done: len(h.done), Step: r.Name, Outcome: r.Outcome, Reason: r.Reason})
+				x.tell(Progress{Step: r.Name, Outcome: r.Outcome, Reason: r.Reason})
 			}
 		}
 	}

@@ -213,7 +213,7 @@ func (s *Server) handler(alive context.Context) http.Handler {
 	mux.HandleFunc("GET /v1/attach", func(w http.ResponseWriter, r *http.Request) { s.attach(alive, w, r) })
 	mux.HandleFunc("GET /v1/session", func(w http.ResponseWriter, r *http.Request) { s.session(alive, w, r) })
 	mux.HandleFunc("/", unknownPath)
-	return s.whenReady(s.unbarred(versioned(mux)))
+	return s.whenReady(versioned(s.unbarred(mux)))
 }
 
 // whenReady has whoever comes early wait. Who still does when the server ends is
@@ -238,7 +238,6 @@ func (s *Server) unbarred(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if who, ok := r.Context().Value(guestKey{}).(*guest); ok && s.opt.Barred != nil {
 			if why := s.opt.Barred(who.peer.pid); why != "" {
-				w.Header().Set(headerAPI, APIVersion())
 				refuse(w, &Problem{Code: wire.PermissionDenied, Message: why})
 				return
 			}

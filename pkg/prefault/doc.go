@@ -1,5 +1,5 @@
 // Package prefault has the kernel map, in one call, what a start is about to touch
-// page by page.
+// page by page. It does so by being imported, on Linux.
 //
 // A page that is touched first costs an exception, and an exception costs many
 // times what mapping the page does: most of all on a virtual machine, where the
@@ -7,8 +7,8 @@
 // in silence and changes no behaviour: where the kernel cannot do it, the pages
 // come one by one.
 //
-// It never reads what it maps, and never asks for more than the caller says is
-// used anyway: what is mapped in vain is memory.
+// It never reads what it maps, and never asks for more than any start uses:
+// what is mapped in vain is memory.
 //
 // # Decisions
 //
@@ -18,6 +18,6 @@
 //   - MADV_POPULATE_READ and WRITE (Linux 5.14) rather than MAP_POPULATE or mlock:
 //     they work on memory that the runtime has mapped, and lock nothing.
 //   - The heap grows in pieces of 4 MiB, the first of which begins at random. What
-//     lies beyond the piece in use is not mapped yet and cannot be populated, so
-//     who has more to allocate asks again later.
+//     lies beyond the piece in use is not mapped yet and cannot be populated. To
+//     ask again later, for the daemon's start, was measured and won nothing.
 package prefault

@@ -26,12 +26,7 @@ const span = 40 << 10
 func init() {
 	collect := runtime.GC // among the first of the text
 	populate(**(**uintptr)(unsafe.Pointer(&collect)), textSize, populateRead)
-	Heap(heapSize)
-}
-
-// Heap maps the next size bytes of the heap, as far as the runtime has them.
-func Heap(size uintptr) {
-	populate(uintptr(unsafe.Pointer(&next()[0])), size, populateWrite)
+	populate(uintptr(unsafe.Pointer(&next()[0])), heapSize, populateWrite)
 }
 
 // next is where the heap goes on. It is garbage at once.
@@ -39,7 +34,8 @@ func Heap(size uintptr) {
 //go:noinline
 func next() []byte { return make([]byte, span) }
 
-func populate(from, size uintptr, how uintptr) {
+// populate maps what there is of size bytes.
+func populate(from, size, how uintptr) {
 	page := uintptr(syscall.Getpagesize())
 	from -= from % page
 	_, _, _ = syscall.RawSyscall(syscall.SYS_MADVISE, from, size/page*page, how) // an error is a page that comes later

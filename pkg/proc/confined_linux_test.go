@@ -86,6 +86,7 @@ func TestConfined_SaysWhatItCouldNotDo(t *testing.T) {
 // Until a child is its program, it borrows the memory of this process, whose
 // collector goes on, also where all goroutines share one processor.
 func TestConfined_StartsBesideTheCollector(t *testing.T) {
+	alone := namespaces(t)
 	for _, processors := range []int{1, runtime.GOMAXPROCS(0)} {
 		before := runtime.GOMAXPROCS(processors)
 		var collecting, starts sync.WaitGroup
@@ -105,7 +106,7 @@ func TestConfined_StartsBesideTheCollector(t *testing.T) {
 			starts.Go(func() {
 				for range 3 {
 					spec, dir := confined(t, Spec{Path: "/bin/pwd", Env: []string{"A=" + strings.Repeat("x", 1<<12)}})
-					spec.Confined.NoNetwork = namespaces(t)
+					spec.Confined.NoNetwork = alone
 					p, err := h.Start(spec)
 					if err != nil {
 						t.Error(err)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"slices"
 	"syscall"
 	"time"
@@ -80,38 +79,6 @@ func EndDir(ctx context.Context, dir string, log *slog.Logger) (killed int, err 
 		return 0, nil
 	}
 	return end(ctx, left, k.path, os.Getpid())
-}
-
-// Record is what somebody else's record says, as far as it can mean anything now.
-type Record struct{ groups []leftover }
-
-// ReadRecord reads the record in dir, which is empty where there is none.
-func ReadRecord(dir string) Record {
-	data, err := os.ReadFile(filepath.Join(dir, recordName))
-	if err != nil {
-		return Record{}
-	}
-	k := newKeeper(dir)
-	r, err := decodeRecord(data)
-	if err != nil || r.Boot != k.boot || r.Space != k.space {
-		return Record{}
-	}
-	return Record{r.Groups}
-}
-
-// IsEmpty reports whether nobody is recorded.
-func (r Record) IsEmpty() bool { return len(r.groups) == 0 }
-
-// Holds reports whether a process, which started so many clock ticks after the
-// boot, is one of those recorded.
-func (r Record) Holds(pid int, start uint64) bool {
-	id := ident{pid, start}
-	return slices.ContainsFunc(r.groups, func(l leftover) bool { return l.ident == id || slices.Contains(l.Members, id) })
-}
-
-// Owns reports whether it is the process that started them.
-func (r Record) Owns(pid int, start uint64) bool {
-	return slices.ContainsFunc(r.groups, func(l leftover) bool { return l.Owner == ident{pid, start} })
 }
 
 type reaper struct {

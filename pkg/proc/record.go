@@ -80,10 +80,15 @@ func (k *keeper) load(log *slog.Logger) record {
 			"rename_error", os.Rename(k.path, aside))
 		return record{}
 	}
-	if r.Boot != k.boot || r.Space != k.space || k.boot == "" {
+	if !k.means(r) {
 		return record{}
 	}
 	return r
+}
+
+// means reports whether the identities in a record are those of processes here.
+func (k *keeper) means(r record) bool {
+	return r.Boot == k.boot && r.Space == k.space && k.boot != ""
 }
 
 // save replaces the record. One without groups needs no file.
@@ -179,4 +184,35 @@ func identities(groups []leftover) map[ident]bool {
 		}
 	}
 	return set
+}
+
+// Record is what somebody else's record says, as far as it can mean anything now.
+type Record struct{ groups []leftover }
+
+// ReadRecord reads the record in dir, which is empty where there is none.
+func ReadRecord(dir string) Record {
+	data, err := os.ReadFile(filepath.Join(dir, recordName))
+	if err != nil {
+		return Record{} // as nearly always: what follows reads more
+	}
+	r, err := decodeRecord(data)
+	if err != nil || !newKeeper(dir).means(r) {
+		return Record{}
+	}
+	return Record{r.Groups}
+}
+
+// IsEmpty reports whether nobody is recorded.
+func (r Record) IsEmpty() bool { return len(r.groups) == 0 }
+
+// Holds reports whether a process, which started so many clock ticks after the
+// boot, is one of those recorded.
+func (r Record) Holds(pid int, start uint64) bool {
+	id := ident{pid, start}
+	return slices.ContainsFunc(r.groups, func(l leftover) bool { return l.ident == id || slices.Contains(l.Members, id) })
+}
+
+// Owns reports whether it is the process that started them.
+func (r Record) Owns(pid int, start uint64) bool {
+	return slices.ContainsFunc(r.groups, func(l leftover) bool { return l.Owner == ident{pid, start} })
 }

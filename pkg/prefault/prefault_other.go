@@ -1,6 +1,0 @@
-//go:build !linux
-
-package prefault
-
-// Heap does nothing here.
-func Heap(uintptr) {}
