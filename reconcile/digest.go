@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"hash"
-	"maps"
 	"reflect"
 	"slices"
 
@@ -22,10 +21,10 @@ func (d *Desired) Digest() string {
 	sorted.Prompts = slices.SortedFunc(slices.Values(d.Prompts), func(a, b prompt.Prompt) int {
 		return cmp.Or(cmp.Compare(a.Project, b.Project), cmp.Compare(a.Name, b.Name))
 	})
-	c := canon{sha256.New()}
+	c := &canon{hash: sha256.New(), structs: map[reflect.Type][]part{}}
 	c.text("harness/desired/v1")
 	c.value(reflect.ValueOf(sorted))
-	return hex.EncodeToString(c.hash.Sum(nil))
+	return hex.EncodeToString(c.sum())
 }
 
 // undigested reports whether a field has no part in the digest.
@@ -48,22 +47,38 @@ func undigested(owner reflect.Type, field string) bool {
 // canon writes values in a form that is equal exactly for equal values: every
 // text and every list has its length in front, maps are in the order of their
 // keys, and an absent list is an empty one.
-type canon struct{ hash hash.Hash }
+//
+// It is made anew with each generation, for the whole fleet: it looks at each
+// type once, and hashes in pieces (PRF-5).
+type canon struct {
+	hash    hash.Hash
+	pending []byte // not hashed yet
+	structs map[reflect.Type][]part
+}
 
-func (c canon) value(v reflect.Value) {
+// part is a field of a struct that has a part in the digest.
+type part struct {
+	index int
+	name  string
+}
+
+// piece is about how many bytes are hashed at a time.
+const piece = 4 << 10
+
+func (c *canon) value(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.String:
 		c.text(v.String())
 	case reflect.Bool:
-		c.number(map[bool]uint64{true: 1}[v.Bool()])
+		c.truth(v.Bool())
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
 		c.number(uint64(v.Int()))
 	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
 		c.number(v.Uint())
 	case reflect.Slice, reflect.Array:
 		c.number(uint64(v.Len()))
-		for _, element := range v.Seq2() {
-			c.value(element)
+		for i := range v.Len() {
+			c.value(v.Index(i))
 		}
 	case reflect.Map:
 		c.table(v)
@@ -77,37 +92,66 @@ func (c canon) value(v reflect.Value) {
 
 // fields writes a struct with the names of its fields, so that a value cannot
 // move from one to the next unseen.
-func (c canon) fields(v reflect.Value) {
-	for i := range v.NumField() {
-		field := v.Type().Field(i)
-		if undigested(v.Type(), field.Name) {
-			continue
-		}
-		c.text(field.Name)
-		c.value(v.Field(i))
+func (c *canon) fields(v reflect.Value) {
+	for _, p := range c.parts(v.Type()) {
+		c.text(p.name)
+		c.value(v.Field(p.index))
 	}
+}
+
+func (c *canon) parts(of reflect.Type) []part {
+	if known, ok := c.structs[of]; ok {
+		return known
+	}
+	var parts []part
+	for i := range of.NumField() {
+		if name := of.Field(i).Name; !undigested(of, name) {
+			parts = append(parts, part{i, name})
+		}
+	}
+	c.structs[of] = parts
+	return parts
 }
 
 // table writes a map with keys of text.
-func (c canon) table(v reflect.Value) {
-	byKey := make(map[string]reflect.Value, v.Len())
-	for key, value := range v.Seq2() {
-		byKey[key.String()] = value
-	}
-	c.number(uint64(len(byKey)))
-	for _, key := range slices.Sorted(maps.Keys(byKey)) {
-		c.text(key)
-		c.value(byKey[key])
+func (c *canon) table(v reflect.Value) {
+	c.number(uint64(v.Len()))
+	keys := v.MapKeys()
+	slices.SortFunc(keys, func(a, b reflect.Value) int { return cmp.Compare(a.String(), b.String()) })
+	for _, key := range keys {
+		c.text(key.String())
+		c.value(v.MapIndex(key))
 	}
 }
 
-// text writes s with its length in front. A hash never fails.
-func (c canon) text(s string) {
+// text writes s with its length in front.
+func (c *canon) text(s string) {
 	c.number(uint64(len(s)))
-	c.hash.Write([]byte(s))
+	c.pending = append(c.pending, s...)
 }
 
-func (c canon) number(n uint64) {
-	var buf [8]byte
-	c.hash.Write(binary.BigEndian.AppendUint64(buf[:0], n))
+func (c *canon) truth(yes bool) {
+	if yes {
+		c.number(1)
+		return
+	}
+	c.number(0)
+}
+
+func (c *canon) number(n uint64) {
+	if len(c.pending) >= piece {
+		c.flush()
+	}
+	c.pending = binary.BigEndian.AppendUint64(c.pending, n)
+}
+
+// flush hashes what is pending. A hash never fails.
+func (c *canon) flush() {
+	c.hash.Write(c.pending)
+	c.pending = c.pending[:0]
+}
+
+func (c *canon) sum() []byte {
+	c.flush()
+	return c.hash.Sum(nil)
 }
