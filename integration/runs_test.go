@@ -476,6 +476,21 @@ func TestResources_TellWhoSubscribed(t *testing.T) {
 	h.awaitRun(id)
 }
 
+// What does not run says why in the state, to those who read it there too.
+func TestResources_StateSaysWhy(t *testing.T) {
+	t.Parallel()
+	h := newHome(t).withRoots()
+	h.configure("[mcp.gone]\ncmd = \"/no/such/server\"\n", "[harness.lost]\ncmd = \"/no/such/agent\"\nenabled = true\n")
+	h.start()
+	s := h.official("")
+	for _, cmd := range []string{"/no/such/server", "/no/such/agent"} {
+		eventually(t, cmd+" is why", func() bool {
+			r, err := s.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "harness://state"})
+			return err == nil && strings.Contains(r.Contents[0].Text, `"error":"`) && strings.Contains(r.Contents[0].Text, cmd)
+		})
+	}
+}
+
 // Nothing listens but the one socket, of the daemon, of its sessions and of what
 // it runs, whatever is done; and no other kind of socket is there.
 func TestRuns_OpenNoListener(t *testing.T) {

@@ -30,7 +30,7 @@ func TestScripts(t *testing.T) {
 		Setup:               func(e *testscript.Env) error { return setUpScript(t, e) },
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"daemon": scriptDaemon,
-			"stop":   scriptStop,
+			"halt":   scriptStop,
 			"kill9":  scriptKill,
 			"until":  scriptUntil,
 			"exits":  scriptExits,
@@ -142,7 +142,8 @@ func (d *scripted) end(ts *testscript.TestScript) {
 	}
 }
 
-// scriptStop ends the daemon with manners, and waits until it has.
+// scriptStop ends the daemon with manners, and waits until it has. It is not
+// "stop": that is a word of testscript, and ends the script with success.
 func scriptStop(ts *testscript.TestScript, _ bool, _ []string) { endScripted(ts, syscall.SIGTERM) }
 
 // scriptKill ends the daemon without manners.

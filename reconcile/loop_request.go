@@ -54,7 +54,9 @@ func (l *Loop) answer(ctx context.Context, r *request) {
 		l.carryOut(ctx, acts)
 	}
 	for _, r := range dry {
-		r.done <- l.dryRun(ctx)
+		if p, ok := l.dryRun(ctx); ok {
+			r.done <- p
+		}
 	}
 }
 
@@ -105,14 +107,18 @@ func (l *Loop) carryOut(ctx context.Context, batch []*request) {
 	}
 }
 
-// dryRun plans without keeping anything of what it reads.
-func (l *Loop) dryRun(ctx context.Context) Passed {
+// dryRun plans without keeping anything of what it reads. It is false when ctx
+// ended before all was read.
+func (l *Loop) dryRun(ctx context.Context) (Passed, bool) {
 	loaded := l.world.Load(ctx)
+	if ctx.Err() != nil {
+		return Passed{}, false
+	}
 	s := l.State()
 	s.Desired = loaded.Desired.With(l.following(loaded))
 	s.At, s.OK, s.Faults, s.Warnings = time.Now(), len(loaded.Faults) == 0, loaded.Faults, loaded.Warnings
 	plan, _ := l.plan(s.Desired)
-	return Passed{State: s, Plan: plan}
+	return Passed{State: s, Plan: plan}, true
 }
 
 // Plan reads the files and returns what a reload would do, without doing it.

@@ -212,12 +212,7 @@ func (u *unit) close() {
 // Start starts a harness, or starts it again if it is there: with an exit count
 // of zero, and after what runs was stopped.
 func (p *Pool) Start(l config.AgentLaunch, nonce uint64) {
-	e, err := p.entry(l.Name)
-	if err != nil {
-		p.opt.Logger.Error("harness not started", "harness", l.Name, "error", err)
-		return
-	}
-	e.apply(func(m *machine) { m.start(l, nonce) })
+	p.entry(l.Name).apply(func(m *machine) { m.start(l, nonce) })
 }
 
 // Update puts a definition in force for the next start (HOT-5).
@@ -318,19 +313,16 @@ func (p *Pool) find(name string) *entry {
 }
 
 // entry returns the harness name, made where it is new.
-func (p *Pool) entry(name string) (*entry, error) {
+func (p *Pool) entry(name string) *entry {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if e := p.units[name]; e != nil {
 		e.removed = false
-		return e, nil
+		return e
 	}
-	u, err := newUnit(name, p)
-	if err != nil {
-		return nil, err
-	}
+	u := newUnit(name, p)
 	e := &entry{unit: u}
 	p.supervisor.Add(u)
 	p.units[name] = e
-	return e, nil
+	return e
 }

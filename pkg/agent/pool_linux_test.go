@@ -232,6 +232,18 @@ func viewer(cols, rows uint16) Viewer { return Viewer{Size: proc.Size{Cols: cols
 
 const waits = `while read line; do echo "got $line"; done`
 
+func TestPool_RunsWithoutItsLog(t *testing.T) {
+	x := newHouse(t)
+	if err := os.MkdirAll(LogPath(filepath.Join(x.dir, "logs"), "a"), 0o700); err != nil { // in the log's place
+		t.Fatal(err)
+	}
+	x.pool.Start(script("a", "echo hello; "+waits), 1)
+	x.is("a", Running)
+	x.attach("a", viewer(80, 24)).sees("hello")
+	x.pool.Stop("a")
+	x.is("a", Stopped)
+}
+
 func TestPool_RunsStopsAndForgets(t *testing.T) {
 	x := newHouse(t)
 	x.pool.Start(script("a", "echo hello; "+waits), 1)

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -28,7 +29,7 @@ type unit struct {
 	name string
 	pool *Pool
 	term *terminal
-	log  *proc.Log
+	log  io.WriteCloser
 
 	mu    sync.Mutex
 	m     machine
@@ -50,15 +51,30 @@ type life struct {
 	told   chan struct{} // closed when the machine knows of its exit
 }
 
-func newUnit(name string, p *Pool) (*unit, error) {
-	log, err := proc.OpenLog(LogPath(p.opt.LogDir, name), logSize, logKeep)
-	if err != nil {
-		return nil, fmt.Errorf("open the log of %s: %w", name, err)
-	}
+func newUnit(name string, p *Pool) *unit {
+	log := openLog(name, p.opt)
 	u := &unit{name: name, pool: p, log: log, term: newTerminal(log), m: newMachine(name), work: make(chan struct{}, 1)}
 	u.view.Store(&Status{Name: name, State: Stopped})
-	return u, nil
+	return u
 }
+
+// openLog opens the log of a harness. One without a log runs all the same: its
+// screen can be looked at.
+func openLog(name string, opt Options) io.WriteCloser {
+	log, err := proc.OpenLog(LogPath(opt.LogDir, name), logSize, logKeep)
+	if err != nil {
+		opt.Logger.Warn("the harness's output is not logged", "harness", name, "error", err)
+		return unlogged{}
+	}
+	return log
+}
+
+// unlogged is the log of a harness whose file cannot be opened.
+type unlogged struct{}
+
+func (unlogged) Write(p []byte) (int, error) { return len(p), nil }
+
+func (unlogged) Close() error { return nil }
 
 // String names the unit's service.
 func (u *unit) String() string { return "harness " + u.name }

@@ -33,10 +33,10 @@ func (s sources) Identify() facade.Identity {
 func (s sources) State() []facade.StateItem {
 	items := []facade.StateItem{}
 	for _, h := range s.List("") {
-		items = append(items, facade.StateItem{Kind: "harness", Name: h.Name, State: h.State, Enabled: h.Enabled, Restarts: h.Restarts, Project: h.Project, ConfigPending: h.ConfigPending})
+		items = append(items, facade.StateItem{Kind: "harness", Name: h.Name, State: h.State, Enabled: h.Enabled, Restarts: h.Restarts, Project: h.Project, ConfigPending: h.ConfigPending, Error: h.Error})
 	}
 	for _, u := range s.upstreams(s.loop.State().Desired) {
-		item := facade.StateItem{Kind: "upstream", Name: u.Name, State: u.State, Enabled: u.Enabled, Restarts: u.Restarts, ConfigPending: u.Pending != nil}
+		item := facade.StateItem{Kind: "upstream", Name: u.Name, State: u.State, Enabled: u.Enabled, Restarts: u.Restarts, ConfigPending: u.Pending != nil, Error: u.Error}
 		if project, _, of := strings.Cut(u.Name, "/"); of {
 			item.Project = &project
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"harness/pkg/agent"
@@ -82,7 +83,7 @@ func startsWith(d *reconcile.Desired, project string) []string {
 func (o *ops) doubtsOf(d *reconcile.Desired, c *config.Config) []config.Fault {
 	var list []config.Fault
 	for _, w := range o.loop.State().Warnings {
-		if w.File == c.Path {
+		if isOf(c, w.File) {
 			list = append(list, w)
 		}
 	}
@@ -93,6 +94,13 @@ func (o *ops) doubtsOf(d *reconcile.Desired, c *config.Config) []config.Fault {
 		}
 	}
 	return list
+}
+
+// isOf reports whether a file is the config file of a project, one of its prompts
+// or one of its env_files.
+func isOf(c *config.Config, file string) bool {
+	within := func(dir string) bool { return strings.HasPrefix(file, dir+"/") }
+	return file == c.Path || slices.ContainsFunc(c.PromptPaths, within) || slices.Contains(envFiles(c), file)
 }
 
 // shown waits until all of a pass is published.

@@ -82,7 +82,8 @@ func (c *conn) order(method, name, value string) {
 		return
 	}
 	params := append(wire.AppendQuoted([]byte{'{'}, name), ':')
-	_, _ = c.ask(method, append(wire.AppendQuoted(params, value), '}'))
+	_, forget := c.ask(method, append(wire.AppendQuoted(params, value), '}'))
+	forget() // a process that never answers must not cost memory each time
 }
 
 // note tells the unit of an answer that changes what stands.
