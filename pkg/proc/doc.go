@@ -55,6 +55,6 @@
 //     but is not recorded: soon after, it is another's.
 //   - golang.org/x/sys/unix is used for what syscall lacks: pidfd, waitid,
 //     prctl, pipe sizes.
-//   - Elsewhere than on Linux, a stop ends the process group and nothing more
-//     is found.
+//   - Linux alone: what other systems offer (process groups) ends neither a
+//     daemon's orphans nor what left its group, and LIF-3 wants both.
 package proc

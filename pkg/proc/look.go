@@ -137,7 +137,7 @@ func (h *Host) orphans() ([]int, error) {
 
 func (h *Host) scan() {
 	over := h.exitedGroups()
-	table, err := readTable(h.numbers())
+	table, err := readTable()
 	if err != nil {
 		h.log.Warn("cannot read the process table", "error", err)
 		h.mu.Lock()
@@ -193,14 +193,6 @@ func (h *Host) exitedGroups() map[*Proc]bool {
 		}
 	}
 	return over
-}
-
-func (h *Host) numbers() []int {
-	var pids []int
-	for _, p := range h.live() {
-		pids = append(pids, p.PID())
-	}
-	return pids
 }
 
 // groups returns the groups of procs. The caller holds mu, as in all of the

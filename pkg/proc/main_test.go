@@ -249,7 +249,7 @@ func alive(pid int) bool {
 // zombies lists the zombies among the children of this process.
 func zombies(t *testing.T) []int {
 	t.Helper()
-	table, err := readTable(nil)
+	table, err := readTable()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -42,7 +42,7 @@ func (h *Host) Reap(ctx context.Context) (killed int, err error) {
 
 // end ends what is left of recorded groups, in the process self.
 func end(ctx context.Context, left []leftover, path string, self int) (killed int, err error) {
-	table, err := readTable(nil)
+	table, err := readTable()
 	if err != nil {
 		return 0, fmt.Errorf("read the process table: %w", err)
 	}
@@ -90,7 +90,7 @@ type reaper struct {
 // run signals what is proven until nothing is.
 func (r *reaper) run(ctx context.Context) error {
 	for began := time.Now(); ; {
-		table, err := readTable(nil)
+		table, err := readTable()
 		if err != nil {
 			return fmt.Errorf("read the process table: %w", err)
 		}

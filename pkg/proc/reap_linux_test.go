@@ -131,7 +131,7 @@ func TestReap_EndsExactlyWhatAKilledHostLeft_C49(t *testing.T) {
 // inSession counts the live processes in a session.
 func inSession(t *testing.T, session int) (n int) {
 	t.Helper()
-	table, err := readTable(nil)
+	table, err := readTable()
 	if err != nil {
 		t.Fatal(err)
 	}

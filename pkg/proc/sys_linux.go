@@ -155,14 +155,13 @@ func signalProcess(id ident, sig syscall.Signal) {
 // processes that each fork the next and end.
 const maxPasses = 10
 
-// readTable reads /proc. The numbers in groups matter only where there is no
-// /proc.
+// readTable reads /proc.
 //
 // The kernel lists who is there before anybody is read. One that forks after it
 // was listed, and is gone before it is read, would be the parent of somebody who
 // is in no table: so as long as some of those just listed are found dead, they are
 // listed again, and whoever is new is read too.
-func readTable(_ []int) (table, error) {
+func readTable() (table, error) {
 	dir, err := os.Open("/proc")
 	if err != nil {
 		return nil, err
