@@ -25,6 +25,7 @@ type Reader struct {
 	start, end int   // what is read and not yet returned: buf[start:end]
 	scanned    int   // no newline in buf[start:scanned], except at newline
 	newline    int   // where the next newline is, or -1
+	torn       bool  // the line returned last had no newline
 	err        error // of the source; returned behind what came before it
 
 	small []byte // the buffer of the first size, while a larger one is in use
@@ -61,6 +62,10 @@ func (r *Reader) Next() ([]byte, error) {
 	return r.take(r.newline, r.newline+1)
 }
 
+// Torn reports whether the line that Next returned last had no newline: it is the
+// last one, and may be the beginning of one that was never written to its end.
+func (r *Reader) Torn() bool { return r.torn }
+
 // More reports whether Next would return without reading from the source. When
 // it says no, it is time to flush what the lines so far led to.
 func (r *Reader) More() bool {
@@ -86,6 +91,7 @@ func (r *Reader) over(n int) bool { return r.max > 0 && int64(n) > r.max }
 // take returns the line that ends at end and goes on at next.
 func (r *Reader) take(end, next int) ([]byte, error) {
 	line := r.buf[r.start:end:end]
+	r.torn = end == next
 	r.skipTo(next)
 	if n := len(line); n > 0 && line[n-1] == '\r' {
 		line = line[:n-1]

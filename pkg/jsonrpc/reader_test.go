@@ -86,6 +86,21 @@ func TestReader_ReturnsLinesAsTheyWereSent(t *testing.T) {
 	}
 }
 
+func TestReader_TellsALastLineWithoutItsNewline(t *testing.T) {
+	for data, want := range map[string]bool{"a\nb\n": false, "a\nb": true, "b\r": true} {
+		r := NewReader(strings.NewReader(data), 0, 0)
+		for {
+			_, err := r.Next()
+			if err != nil {
+				break
+			}
+		}
+		if r.Torn() != want {
+			t.Errorf("%q: torn is %v", data, r.Torn())
+		}
+	}
+}
+
 func TestReader_NamesTheMessageItDrops(t *testing.T) {
 	big := strings.Repeat("x", 3000)
 	tests := []struct{ name, line, want string }{

@@ -39,7 +39,7 @@ func asks(t *testing.T, a *asking) (c *conn, refused *[]string, ask func(id stri
 	c.only, refused = a, &[]string{}
 	c.refused = func(why string) { *refused = append(*refused, why) }
 	return c, refused, func(id string) {
-		c.line(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"method":"roots/list"}`, id))
+		c.line(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"method":"roots/list"}`, id), false)
 	}
 }
 

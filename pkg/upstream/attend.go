@@ -90,18 +90,13 @@ func (l *life) attend() error {
 // life; a list that failed is tried again later, and what was offered before
 // stays (MCP-3a).
 func (l *life) offer(g greeting, p *pacer) error {
-	o, err := l.survey(g, l.offered, l.launch.StartTimeout)
-	if _, over := errors.AsType[*fatalError](err); over {
-		return err
-	}
-	if err != nil {
-		p.retry(time.Now().Add(relistRetry))
-		l.unit.listing(l.id, nil, err.Error())
-		return nil
-	}
-	l.offered = o
-	l.unit.listing(l.id, o, "")
-	return nil
+	s := newSurvey(g, l.unit.offers(l.id), l.launch.StartTimeout, l.maxMessage)
+	return l.survey(s, func(f findings) {
+		if f.failure != "" {
+			p.retry(time.Now().Add(relistRetry))
+		}
+		l.unit.listing(l.id, f)
+	})
 }
 
 // untilDue waits until the list is due again.

@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"io"
 	"strconv"
@@ -60,6 +61,7 @@ var _ jsonrpc.Asker = (*conn)(nil)
 
 // reply is the answer to a request of harness's own. The bytes are its own.
 type reply struct {
+	id   string // of the request, raw
 	line []byte
 	m    jsonrpc.Message
 }
@@ -74,6 +76,16 @@ func (r *reply) refusal() (string, bool) {
 		return "an error without a message", true
 	}
 	return quoted(text), true
+}
+
+// code returns the code of an error answer, 0 for none.
+func (r *reply) code() int {
+	var fields map[string]json.RawMessage
+	var code int
+	// What is no number is no code.
+	_ = json.Unmarshal(r.m.Error.In(r.line), &fields)
+	_ = json.Unmarshal(fields["code"], &code)
+	return code
 }
 
 // newConn returns the connection that writes to stdin. At most limit bytes may
@@ -161,7 +173,7 @@ func (c *conn) read(r *jsonrpc.Reader) error {
 			owners.flush()
 			return err
 		} else {
-			owner = c.line(line)
+			owner = c.line(line, r.Torn())
 		}
 		if owner != nil {
 			owners.add(owner)
@@ -172,10 +184,16 @@ func (c *conn) read(r *jsonrpc.Reader) error {
 	}
 }
 
-// line acts on one line and returns whose flush is due.
-func (c *conn) line(line []byte) jsonrpc.Owner {
+// line acts on one line and returns whose flush is due. One that is torn and no
+// message was being written when the process ended: that, and not what came of
+// it, is what its call is told of (LIF-6).
+func (c *conn) line(line []byte, torn bool) jsonrpc.Owner {
 	m := &c.m
 	if err := jsonrpc.Peek(line, m); err != nil {
+		if torn {
+			c.noise("it ended within a message", line)
+			return nil
+		}
 		return c.broke(line, err)
 	}
 	switch m.Kind() {
@@ -292,20 +310,30 @@ func (c *conn) tooLong(t *jsonrpc.TooLong) jsonrpc.Owner {
 // channel. forget ends the wait for it.
 func (c *conn) ask(method string, params []byte) (answer <-chan reply, forget func()) {
 	ch := make(chan reply, 1)
+	id := c.send(ch, method, params)
+	return ch, func() { c.forget(id) }
+}
+
+// send sends a request of harness's own and returns its id. The answer, if one
+// comes before it is forgotten, goes to the channel, which has to have room.
+func (c *conn) send(to chan<- reply, method string, params []byte) (id string) {
 	c.mu.Lock()
 	c.last++
-	id := `"h` + strconv.FormatUint(c.last, 10) + `"`
-	c.asks[id] = ch
+	id = `"h` + strconv.FormatUint(c.last, 10) + `"`
+	c.asks[id] = to
 	c.mu.Unlock()
 	line := append([]byte(`{"jsonrpc":"2.0","id":`), id...)
 	line = append(append(line, `,"method":"`...), method...)
 	line = append(append(line, `","params":`...), params...)
 	c.write(append(line, '}'))
-	return ch, func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		delete(c.asks, id)
-	}
+	return id
+}
+
+// forget ends the wait for an answer.
+func (c *conn) forget(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.asks, id)
 }
 
 // answerAsk hands an answer to whoever asked.
@@ -321,7 +349,7 @@ func (c *conn) answerAsk(id, line []byte, m *jsonrpc.Message) {
 		}
 		return
 	}
-	ch <- reply{append([]byte(nil), line...), *m}
+	ch <- reply{string(id), append([]byte(nil), line...), *m}
 }
 
 // cancel tells the process that nobody waits for the answer to request n, in

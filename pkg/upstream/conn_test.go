@@ -46,12 +46,12 @@ func TestConn_TakesNoAnswerFromTheWrongProcess(t *testing.T) {
 	u, a := &Unit{key: "up", board: b}, newAgent()
 	held := a.call(u, "echo", "1")
 	other := newConn(b, io.Discard, 1<<20, func(string, []byte) {})
-	other.line([]byte(`{"jsonrpc":"2.0","id":1,"result":{}}`))
+	other.line([]byte(`{"jsonrpc":"2.0","id":1,"result":{}}`), false)
 	if !held.open() {
 		t.Error("an answer of another process was taken")
 	}
-	old.line([]byte(`{"jsonrpc":"2.0","id":1,"result":{}}`))
-	old.line([]byte(`{"jsonrpc":"2.0","id":1,"result":{}}`))
+	old.line([]byte(`{"jsonrpc":"2.0","id":1,"result":{}}`), false)
+	old.line([]byte(`{"jsonrpc":"2.0","id":1,"result":{}}`), false)
 	a.once(t)
 	_ = old.out.Close()
 	_ = other.out.Close()

@@ -36,9 +36,10 @@ type script struct {
 	RepeatCursor bool // the second cursor is the first
 	ListSilent   bool // never answers tools/list
 	ListError    string
-	ChangeOnList bool // sends list_changed after every list
-	Exit         *int // exits at once
-	IgnoreEOF    bool // of stdin
+	Prompts      string // how it lists prompts; "": it announces none
+	ChangeOnList bool   // sends list_changed after every list
+	Exit         *int   // exits at once
+	IgnoreEOF    bool   // of stdin
 	IgnoreTerm   bool
 }
 
@@ -134,6 +135,8 @@ func (f *faker) handle(r request) {
 		f.answer(r.ID, f.Discover)
 	case "tools/list":
 		f.list(r)
+	case "prompts/list":
+		f.prompts(r)
 	case "tools/call":
 		f.call(r)
 	case "notifications/cancelled":
@@ -157,8 +160,11 @@ func (f *faker) initialize(r request) {
 		return
 	}
 	capabilities := `{"tools":{"listChanged":true}}`
-	if f.NoTools {
+	switch {
+	case f.NoTools:
 		capabilities = `{}`
+	case f.Prompts != "":
+		capabilities = `{"tools":{"listChanged":true},"prompts":{}}`
 	}
 	f.answer(r.ID, fmt.Sprintf(`{"protocolVersion":"2025-11-25","capabilities":%s,"serverInfo":{"name":"fake","version":"1"},"instructions":%q}`,
 		capabilities, f.Instructions))
@@ -200,6 +206,18 @@ func (f *faker) list(r request) {
 	}
 }
 
+func (f *faker) prompts(r request) {
+	switch f.Prompts {
+	case "silent":
+	case "refused":
+		f.print(`{"jsonrpc":"2.0","id":` + string(r.ID) + `,"error":{"code":-32603,"message":"not today"}}` + "\n")
+	case "missing":
+		f.refuse(r.ID, "method not found")
+	default:
+		f.answer(r.ID, `{"prompts":[{"name":"`+f.Prompts+`"}]}`)
+	}
+}
+
 // page returns where the page of a cursor begins, and what follows it.
 func (f *faker) page(cursor *string, n int) (from int, next string) {
 	switch {
@@ -234,6 +252,9 @@ func (f *faker) call(r request) {
 		f.exit(3)
 	case "half-die":
 		f.print(`{"jsonrpc":"2.0","id":` + string(r.ID) + `,"result":{}}`)
+		f.exit(3)
+	case "torn-die":
+		f.print(`{"jsonrpc":"2.0","id":` + string(r.ID) + `,"result":{"content":[{"type":"te`)
 		f.exit(3)
 	case "broken":
 		f.print(`{"jsonrpc":"2.0","id":` + string(r.ID) + `,"result":{"a":[1}` + "\n")

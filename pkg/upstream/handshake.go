@@ -14,9 +14,6 @@ import (
 // speak it alone are recognised, not served.
 const statelessRevision = "2026-07-28"
 
-// maxPages bounds one listing, against a server that never ends it.
-const maxPages = 1000
-
 // greeting is what an upstream said of itself in initialize.
 type greeting struct {
 	instructions string
@@ -125,83 +122,4 @@ func (l *life) discover(refusal string, end time.Time) error {
 	}
 	return fmt.Errorf("it speaks only stateless revisions of MCP%s, which are not relayed yet; it refused initialize: %s",
 		versions, refusal)
-}
-
-// survey fetches what the upstream offers, each page within timeout. The tools
-// are what counts: another list that cannot be had is that of earlier, or empty.
-func (l *life) survey(g greeting, earlier *Offer, timeout time.Duration) (*Offer, error) {
-	o := Offer{Instructions: g.instructions, Can: g.can}
-	for i, of := range lists() {
-		if !g.announced[of.member] {
-			continue
-		}
-		items, err := l.all(of, timeout)
-		if _, over := errors.AsType[*fatalError](err); over || err != nil && i == 0 {
-			return nil, err
-		}
-		if err != nil {
-			l.log().Warn("a list of an upstream is not to be had", "error", err)
-			if earlier != nil {
-				items = *of.in(earlier)
-			}
-		}
-		*of.in(&o) = items
-	}
-	return o.sealed(), nil
-}
-
-// all fetches all pages of one list.
-func (l *life) all(of list, timeout time.Duration) ([]Item, error) {
-	c := collected{list: of}
-	params, seen, size := []byte("{}"), map[string]bool{}, int64(0)
-	for range maxPages {
-		p, n, err := l.page(of, params, timeout)
-		if err != nil {
-			return nil, err
-		}
-		c.add(p.items)
-		size += int64(n)
-		switch {
-		case p.next == nil:
-			l.reportOdd(c.odd)
-			return c.items, nil
-		case seen[string(p.next)]:
-			return nil, fmt.Errorf("%s: a cursor came twice", of.method)
-		case size > l.maxMessage:
-			return nil, fmt.Errorf("%s: the pages together are longer than max_message", of.method)
-		}
-		seen[string(p.next)] = true
-		params = append(append([]byte(`{"cursor":`), p.next...), '}')
-	}
-	return nil, fmt.Errorf("%s: more than %d pages", of.method, maxPages)
-}
-
-// page fetches one page and says how long its line was.
-func (l *life) page(of list, params []byte, timeout time.Duration) (page, int, error) {
-	answer, err := l.ask(of.method, params, time.Now().Add(timeout))
-	if errors.Is(err, errTimeout) {
-		return page{}, 0, fmt.Errorf("no answer to %s within %s", of.method, timeout)
-	}
-	if err != nil {
-		return page{}, 0, err
-	}
-	if message, refused := answer.refusal(); refused {
-		return page{}, 0, fmt.Errorf("%s was refused: %s", of.method, message)
-	}
-	p, err := of.parsePage(answer.m.Result.In(answer.line))
-	if err != nil {
-		return page{}, 0, fmt.Errorf("%s: %w", of.method, err)
-	}
-	return p, len(answer.line), nil
-}
-
-// reportOdd warns about what was left out of a list.
-func (l *life) reportOdd(odd []string) {
-	for i, why := range odd {
-		if i == 5 {
-			l.log().Warn("more was left out", "count", len(odd)-i)
-			return
-		}
-		l.log().Warn("left out of a list", "reason", quoted(why))
-	}
 }

@@ -39,9 +39,7 @@ type life struct {
 	conn   *conn
 	stdout *tail
 	isUp   bool
-	// offered is what was listed last, nil before.
-	offered *Offer
-	spent   bool // stdout was read to its end
+	spent  bool // stdout was read to its end
 
 	ended  chan struct{} // closed when all of stdout was delivered
 	quiet  chan struct{} // closed when all of stderr was

@@ -145,7 +145,8 @@ func (m *machine) learn(l config.Launch, offer *Offer) {
 }
 
 // swap starts l beside what is in force (HOT-4). The definition in force makes
-// it a cancel, the pending one changes nothing but live keys.
+// it a cancel, the pending one changes nothing but live keys. Where nothing is in
+// service there is nothing to stay beside: l begins anew (LIF-2).
 func (m *machine) swap(l config.Launch, known *Offer) {
 	switch {
 	case !m.enabled:
@@ -155,7 +156,7 @@ func (m *machine) swap(l config.Launch, known *Offer) {
 		m.define(&m.main, l)
 	case m.next != nil && sameSpawn(l, m.next.launch):
 		m.next.launch = l
-	case m.main.idle:
+	case m.main.idle, m.main.hopeless():
 		m.reseat(l, known)
 	default:
 		m.drop()
@@ -254,6 +255,7 @@ func (m *machine) kick(nonce uint64) {
 		ahead = map[lifeID]bool{old.life: true}
 	}
 	m.main = newSeat(old.launch, old.offer, old.learnt, ahead)
+	m.main.proven = old.proven
 }
 
 // use starts an upstream that waited for its first use.
@@ -318,25 +320,36 @@ func (m *machine) cameUp(id lifeID, now time.Time) {
 	}
 }
 
-// listing notes the outcome of a tools/list: an offer, or why there is none.
-func (m *machine) listing(id lifeID, offer *Offer, failure string) {
+// listing notes what an upstream was found to offer. A changed definition takes
+// over when all that it offers was asked for, and its tools are known.
+func (m *machine) listing(id lifeID, f findings) {
 	s := m.seatOf(id)
 	if s == nil {
 		return
 	}
-	s.answered, s.err = true, failure
-	if failure != "" {
-		m.emit(tell{failure})
+	s.answered = s.answered || f.tools || f.over
+	if f.over && s.err != f.failure {
+		s.err = f.failure
+		if f.failure != "" {
+			m.emit(tell{f.failure})
+		}
+	}
+	if s != &m.main && !(f.tools && f.over) {
 		return
 	}
-	news := s.phase != listed || !sameContent(s.offer, offer)
-	s.phase, s.offer, s.learnt = listed, offer, true
-	if news && s == &m.main {
-		m.emit(save{s.launch, offer})
+	s.unsaved = s.unsaved || !sameContent(s.offer, f.offer) || f.tools && s.phase != listed
+	s.offer = f.offer
+	if f.tools {
+		s.phase, s.learnt = listed, true
 	}
-	if s == &m.main {
-		m.rest()
+	if s != &m.main || !f.tools || !f.over {
+		return
 	}
+	if s.unsaved {
+		s.unsaved = false
+		m.emit(save{s.launch, f.offer})
+	}
+	m.rest()
 }
 
 // exited notes that the process of a life is over, or never came to be, and
@@ -346,11 +359,28 @@ func (m *machine) exited(id lifeID, now time.Time, chance float64, reason string
 	if s == nil {
 		return
 	}
-	if s == m.next {
+	if s == m.next && m.main.serves() {
 		reason += replaceHint
 	}
 	s.exit(now, chance, reason)
 	m.emit(tell{reason})
+	if s == &m.main && m.next != nil && !s.proven {
+		m.succeed()
+	}
+}
+
+// succeed puts the pending definition in the place of one that has never come
+// up: it is not put into service by an edit away from it.
+func (m *machine) succeed() {
+	offer, learnt := m.next.offer, m.next.learnt
+	if offer == nil {
+		offer = m.main.offer.kept()
+	}
+	m.main, m.next = *m.next, nil
+	m.main.offer, m.main.learnt = offer, learnt
+	if m.main.life != 0 {
+		m.lives[m.main.life] = serving
+	}
 }
 
 // vanished notes that nothing is left of a life: its group is empty.

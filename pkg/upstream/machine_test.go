@@ -111,7 +111,7 @@ func answers(id lifeID) func(*machine) {
 }
 
 func listing(id lifeID) func(*machine) {
-	return func(m *machine) { m.listing(id, offerOf("a"), "") }
+	return func(m *machine) { m.listing(id, findings{offer: offerOf("a"), tools: true, over: true}) }
 }
 func vanishes(id lifeID) func(*machine) { return func(m *machine) { m.vanished(id) } }
 
@@ -144,9 +144,26 @@ func TestMachine_FollowsTheLifecycle(t *testing.T) {
 		}},
 		{"a swap of what does not run takes over by itself", []step{
 			{"start", start(definition("a")), 0, "spawn 1 a", Starting},
+			{"answers", answers(1), 0, "", Running},
 			{"exits", exits(1), 0, "", Restarting},
 			{"swap", swap(definition("b")), 0, "spawn 2 b", Restarting},
 			{"answers", answers(2), 0, "", Restarting},
+			{"lists", listing(2), 0, "save b", Running},
+		}},
+		{"a swap of what never came up is a new beginning", []step{
+			{"start", start(definition("a")), 0, "spawn 1 a", Starting},
+			{"exits", exits(1), 0, "", Restarting},
+			{"swap", swap(definition("b")), 0, "retire 1 within 5s", Stopping},
+			{"gone", vanishes(1), 0, "spawn 2 b", Starting},
+			{"exits", exits(2), 0, "", Restarting},
+			{"gone", vanishes(2), time.Minute, "spawn 3 b", Starting},
+		}},
+		{"what fails while its successor is tried is not tried again", []step{
+			{"start", start(definition("a")), 0, "spawn 1 a", Starting},
+			{"swap", swap(definition("b")), 0, "spawn 2 b", Starting},
+			{"exits", exits(1), 0, "", Starting},
+			{"gone", vanishes(1), time.Minute, "", Starting},
+			{"answers", answers(2), 0, "", Running},
 			{"lists", listing(2), 0, "save b", Running},
 		}},
 		{"a swap of what is still starting takes over by itself", []step{
@@ -342,9 +359,11 @@ func TestMachine_RoutesCallsAndLetsThemWait(t *testing.T) {
 		{"second start", []func(*machine){start(definition("a")), exits(1), vanishes(1)}, to{}},
 		{"crashed", []func(*machine){start(definition("a")), answers(1), exits(1)}, to{}},
 		{"swap beside what runs", []func(*machine){start(definition("a")), answers(1), swap(definition("b")), answers(2)}, to{1, false}},
-		{"swap of what is down", []func(*machine){start(definition("a")), exits(1), swap(definition("b"))}, to{0, true}},
-		{"swap of what is down, up but not listed", []func(*machine){start(definition("a")), exits(1), swap(definition("b")), answers(2)}, to{0, true}},
-		{"both are down", []func(*machine){start(definition("a")), exits(1), swap(definition("b")), exits(2)}, to{}},
+		{"swap of what is down", []func(*machine){start(definition("a")), answers(1), exits(1), swap(definition("b"))}, to{0, true}},
+		{"swap of what is down, up but not listed", []func(*machine){start(definition("a")), answers(1), exits(1), swap(definition("b")), answers(2)}, to{0, true}},
+		{"swap of what never came up", []func(*machine){start(definition("a")), exits(1), swap(definition("b")), vanishes(1)}, to{0, true}},
+		{"and failed", []func(*machine){start(definition("a")), exits(1), swap(definition("b")), vanishes(1), exits(2)}, to{}},
+		{"both are down", []func(*machine){start(definition("a")), answers(1), exits(1), swap(definition("b")), exits(2)}, to{}},
 		{"replaced", []func(*machine){start(definition("a")), answers(1), replace(definition("b"))}, to{0, true}},
 		{"stopped", []func(*machine){start(definition("a")), answers(1), stop}, to{}},
 		{"promoted", []func(*machine){start(definition("a")), answers(1), swap(definition("b")), answers(2), listing(2), promote}, to{2, false}},
@@ -487,7 +506,7 @@ func playResult(t *rapid.T, b *bench, live map[lifeID]*fate) {
 		f.up = true
 		b.m.cameUp(id, b.now)
 	default:
-		b.m.listing(id, offerOf("x"), "")
+		b.m.listing(id, findings{offer: offerOf("x"), tools: true, over: true})
 	}
 	b.m.advance(b.now)
 }
@@ -531,7 +550,7 @@ func converge(t *rapid.T, b *bench, live map[lifeID]*fate) {
 				delete(live, id)
 			default:
 				b.m.cameUp(id, b.now)
-				b.m.listing(id, offerOf("x"), "")
+				b.m.listing(id, findings{offer: offerOf("x"), tools: true, over: true})
 			}
 		}
 		b.m.promote()

@@ -199,6 +199,10 @@ func TestRelay_DeliversTheLastWordsOfACrash(t *testing.T) {
 		if got := a.call(u, "half-die", "{}").wait(t); got != `{"jsonrpc":"2.0","id":"a2","result":{}}` {
 			t.Errorf("told: %s", got)
 		}
+		time.Sleep(2 * time.Second)
+		if got := a.call(u, "torn-die", "{}").wait(t); !strings.Contains(got, "upstream_unavailable") || !strings.Contains(got, "exited (code 3)") {
+			t.Errorf("told: %s", got)
+		}
 		a.once(t)
 	})
 }

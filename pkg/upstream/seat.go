@@ -56,6 +56,10 @@ type seat struct {
 	// learnt is set where the offer is that of this definition, and not what a
 	// predecessor's left to show.
 	learnt bool
+	// proven is set once a process of this definition has come up.
+	proven bool
+	// unsaved is set where the offer is not the one that is kept on the disk.
+	unsaved bool
 }
 
 func newSeat(l config.Launch, offer *Offer, learnt bool, ahead map[lifeID]bool) seat {
@@ -74,6 +78,12 @@ func (s *seat) due(now time.Time) bool { return s.waits() && !now.Before(s.retry
 // waits reports whether nothing but time keeps the seat from being spawned.
 func (s *seat) waits() bool { return s.life == 0 && !s.idle && len(s.ahead) == 0 }
 
+// hopeless reports whether the seat has nothing to stay in service with: no
+// process, and a definition that has never come up, or crashed again and again.
+func (s *seat) hopeless() bool {
+	return s.life == 0 && !s.idle && (!s.proven || s.down == Degraded || s.down == Failed)
+}
+
 // spawn seats the life id.
 func (s *seat) spawn(id lifeID) {
 	s.life, s.phase, s.since, s.pid = id, starting, time.Time{}, 0
@@ -82,7 +92,7 @@ func (s *seat) spawn(id lifeID) {
 
 // cameUp notes that the process answered initialize at now.
 func (s *seat) cameUp(now time.Time) {
-	s.phase, s.since, s.down, s.err, s.fresh = up, now, "", "", false
+	s.phase, s.since, s.down, s.err, s.fresh, s.proven = up, now, "", "", false, true
 }
 
 // rest takes the life out of the seat until its next use.

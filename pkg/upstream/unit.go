@@ -172,8 +172,19 @@ func (u *Unit) cameUp(id lifeID) {
 	u.apply(func(m *machine, now time.Time) { m.cameUp(id, now) })
 }
 
-func (u *Unit) listing(id lifeID, o *Offer, failure string) {
-	u.apply(func(m *machine, _ time.Time) { m.listing(id, o, failure) })
+// offers is what is offered of a life so far, which may be what its predecessor
+// left; nil for nothing.
+func (u *Unit) offers(id lifeID) *Offer {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if s := u.m.seatOf(id); s != nil {
+		return s.offer
+	}
+	return nil
+}
+
+func (u *Unit) listing(id lifeID, f findings) {
+	u.apply(func(m *machine, _ time.Time) { m.listing(id, f) })
 }
 
 // exited returns what the callers of that life are to be told.

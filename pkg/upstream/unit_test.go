@@ -269,6 +269,63 @@ func TestPool_ReportsAListThatCannotBeHad(t *testing.T) {
 	}
 }
 
+func TestPool_OffersWhatCanBeHadOfItsLists(t *testing.T) {
+	for name, tc := range map[string]struct {
+		script                script
+		tools, prompts, fault string
+		within                time.Duration
+	}{
+		"all":                   {script{Prompts: "p"}, "echo", "p", "", 0},
+		"prompts refused":       {script{Prompts: "refused"}, "echo", "", "prompts/list was refused: not today", 0},
+		"prompts not there":     {script{Prompts: "missing"}, "echo", "", "", 0},
+		"prompts silent":        {script{Prompts: "silent"}, "echo", "", "", 2 * time.Second},
+		"prompts never":         {script{Prompts: "silent"}, "echo", "", "no answer to prompts/list within 1m0s", 2 * time.Minute},
+		"tools refused":         {script{Prompts: "p", ListError: "not today"}, "", "p", "tools/list was refused: not today", 0},
+		"tools silent":          {script{Prompts: "p", ListSilent: true}, "", "p", "", 2 * time.Second},
+		"the good pages":        {script{Tools: []string{"a", "b"}, PageSize: 2, RepeatCursor: true}, "echo a", "", "tools/list: a cursor came twice", 0},
+		"nothing that is there": {script{Prompts: "refused", ListError: "not today"}, "", "", "tools/list was refused: not today; prompts/list was refused: not today", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(r *rig) {
+				t := r.t
+				u := r.start(tc.script)
+				time.Sleep(tc.within)
+				synctest.Wait()
+				s := r.status("up")
+				if s.State != Running || s.Error != tc.fault || s.Offer == nil {
+					t.Fatalf("status: %+v", s)
+				}
+				var prompts []string
+				for _, p := range s.Offer.Prompts {
+					prompts = append(prompts, p.Name)
+				}
+				if got := tools(s.Offer); got != tc.tools || strings.Join(prompts, " ") != tc.prompts {
+					t.Errorf("tools %q, prompts %q", got, prompts)
+				}
+				if got := newAgent().call(u, "echo", "1").wait(t); !strings.Contains(got, "result") {
+					t.Errorf("calls: %s", got)
+				}
+			})
+		})
+	}
+}
+
+func TestSurvey_LeavesWhatWasOfferedWhereAListCannotBeHad(t *testing.T) {
+	earlier := &Offer{Tools: []Item{{Name: "old"}}, Prompts: []Item{{Name: "p"}}, Resources: []Item{{Name: "not announced any more"}}}
+	s := newSurvey(greeting{announced: map[string]bool{"tools": true, "prompts": true}}, earlier, time.Minute, 1<<20)
+	s.inquiries[0].items = []Item{{Name: "new"}}
+	s.inquiries[1].items, s.inquiries[1].err = []Item{{Name: "half"}}, errors.New("torn")
+	f := s.findings()
+	if got := tools(f.offer); got != "new" || len(f.offer.Prompts) != 1 || f.offer.Prompts[0].Name != "p" || f.offer.Resources != nil || f.failure != "torn" || !f.tools || !f.over {
+		t.Errorf("%+v of %+v", f.offer, f)
+	}
+	s.inquiries[0].id = `"h1"` // asked for, and not answered
+	f = s.findings()
+	if got := tools(f.offer); got != "old" || f.tools || f.over || f.failure != "" {
+		t.Errorf("%+v of %+v", f.offer, f)
+	}
+}
+
 func TestPool_TriesDiscoverOnlyWhereInitializeIsRefused(t *testing.T) {
 	for name, tc := range map[string]struct {
 		script script
