@@ -16,7 +16,7 @@ func (s *session) call(line []byte, m *jsonrpc.Message) {
 	id := m.ID.In(line)
 	name, err := jsonrpc.Unquote(m.Name.In(line))
 	if err != nil {
-		s.invalid(id, "tools/call takes the name of a tool")
+		s.toolError(id, wire.New(wire.InvalidArgument, "tools/call takes the name of a tool"))
 		return
 	}
 	r, e := s.catalog().find(name)

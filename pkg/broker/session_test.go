@@ -335,7 +335,7 @@ func TestSession_RefusesCursorsAndUnknownResources(t *testing.T) {
 		`"method":"logging/setLevel","params":{"level":"info"}`: `"result":{}`,
 		`"method":"logging/setLevel","params":{"level":"loud"}`: `"code":-32602,`,
 		`"method":"made/up"`:    `"code":-32601,`,
-		`"method":"tools/call"`: `"code":-32602,`,
+		`"method":"tools/call"`: `"text":"[invalid_argument] `,
 	} {
 		a.send(`{"jsonrpc":"2.0","id":1,` + request + `}`)
 		if got := a.read(); !strings.Contains(got, want) {
