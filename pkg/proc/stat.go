@@ -17,7 +17,9 @@ type ident struct {
 type entry struct {
 	ident
 	parent, group, session int
-	dead                   bool // a zombie: exited, not yet waited for
+	dead                   bool   // a zombie: exited, not yet waited for
+	ticks                  uint64 // of a processor, for itself and in the kernel
+	pages                  uint64 // in memory
 }
 
 // table is the process table as one pass over it found it, by process id.
@@ -41,8 +43,11 @@ const (
 	fieldParent  = 1
 	fieldGroup   = 2
 	fieldSession = 3
+	fieldUser    = 11
+	fieldKernel  = 12
 	fieldThreads = 17
 	fieldStart   = 19
+	fieldPages   = 21
 )
 
 // parseStat reads a /proc/<pid>/stat. The command's name stands in
@@ -58,8 +63,8 @@ func parseStat(line []byte) (entry, error) {
 	var state byte
 	pid, err := strconv.Atoi(string(bytes.TrimSpace(line[:open])))
 	e.PID = pid
-	rest := line[closing+1:]
-	for field := 0; field <= fieldStart && err == nil; field++ {
+	rest := bytes.TrimSpace(line[closing+1:])
+	for field := 0; field <= fieldPages && err == nil; field++ {
 		var text []byte
 		text, rest, _ = bytes.Cut(bytes.TrimLeft(rest, " "), []byte(" "))
 		switch field {
@@ -73,10 +78,16 @@ func parseStat(line []byte) (entry, error) {
 			e.group, err = strconv.Atoi(string(text))
 		case fieldSession:
 			e.session, err = strconv.Atoi(string(text))
+		case fieldUser, fieldKernel:
+			var ticks uint64
+			ticks, err = strconv.ParseUint(string(text), 10, 64)
+			e.ticks += ticks
 		case fieldThreads:
 			threads, err = strconv.Atoi(string(text))
 		case fieldStart:
 			e.Start, err = strconv.ParseUint(string(text), 10, 64)
+		case fieldPages:
+			e.pages, err = strconv.ParseUint(string(text), 10, 64)
 		}
 	}
 	if err != nil {

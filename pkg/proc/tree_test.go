@@ -19,19 +19,19 @@ func TestParseStat_ReadsWhatTheKernelWrites(t *testing.T) {
 	}{
 		{
 			"ordinary", "42 (cat) S 7 42 40 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 9876 1 2",
-			entry{ident{42, 9876}, 7, 42, 40, false},
+			entry{ident{42, 9876}, 7, 42, 40, false, 5 + 6, 2},
 		},
 		{
 			"a name that looks like fields", "42 (a) S 1 (b) R 7 42 40 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 9876 1 2\n",
-			entry{ident{42, 9876}, 7, 42, 40, false},
+			entry{ident{42, 9876}, 7, 42, 40, false, 5 + 6, 2},
 		},
 		{
 			"a zombie", "42 (cat) Z 7 42 40 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 9876 0 0",
-			entry{ident{42, 9876}, 7, 42, 40, true},
+			entry{ident{42, 9876}, 7, 42, 40, true, 5 + 6, 0},
 		},
 		{
 			"a first thread that ended before the others", "42 (cat) Z 7 42 40 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 4 0 9876 0 0",
-			entry{ident{42, 9876}, 7, 42, 40, false},
+			entry{ident{42, 9876}, 7, 42, 40, false, 5 + 6, 0},
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -46,7 +46,7 @@ func TestParseStat_ReadsWhatTheKernelWrites(t *testing.T) {
 	}
 	for _, bad := range []string{
 		"", "42", "42 (cat", "42 cat) S", "x (cat) S" + tail, "42 (cat) S 1", "(cat) S" + tail,
-		strings.Replace("42 (cat) S 7 42 40 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 9876", "9876", "-1", 1),
+		strings.Replace("42 (cat) S 7 42 40 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 9876 1 2", "9876", "-1", 1),
 	} {
 		if e, err := parseStat([]byte(bad)); err == nil {
 			t.Errorf("parseStat(%q) = %v", bad, e)
