@@ -15,7 +15,6 @@ import (
 	"golang.org/x/term"
 
 	"harness/pkg/control"
-	"harness/pkg/proc"
 )
 
 // leastDelay bounds how often the process table is read.
@@ -41,7 +40,7 @@ func newTopCmd(g *globals) *cobra.Command {
 			if in != nil && out != nil && !asJSON {
 				return watchTop(cmd.Context(), c, in, out, topOrder(order), delay)
 			}
-			now, err := takeTop(cmd.Context(), c)
+			now, err := c.Usage(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -72,47 +71,6 @@ func terminalOf(cmd *cobra.Command) (in, out *os.File) {
 	return terminal(cmd.InOrStdin()), terminal(cmd.OutOrStdout())
 }
 
-// takeTop asks the daemon for everything that runs, and the kernel for what that
-// uses.
-func takeTop(ctx context.Context, c *control.Client) (topSample, error) {
-	s, err := c.Status(ctx)
-	if err != nil {
-		return topSample{}, err
-	}
-	harnesses, err := c.List(ctx, "")
-	if err != nil {
-		return topSample{}, err
-	}
-	now := topSample{Units: []topUnit{{Kind: "daemon", Name: "daemon", State: "running", PID: &s.PID}}}
-	for _, h := range harnesses {
-		now.Units = append(now.Units, topUnit{Kind: "harness", Name: h.Name, State: h.State, PID: h.PID, Restarts: h.Restarts})
-	}
-	for _, u := range s.Upstreams {
-		now.Units = append(now.Units, topUnit{Kind: "upstream", Name: u.Name, State: u.State, PID: u.PID, Restarts: u.Restarts})
-	}
-	var roots []int
-	for _, u := range now.Units {
-		if u.PID != nil {
-			roots = append(roots, *u.PID)
-		}
-	}
-	all, err := proc.ReadUsage(roots)
-	if err != nil {
-		return topSample{}, fmt.Errorf("read the process table: %w", err)
-	}
-	now.At = time.Now().UTC()
-	for i, u := range now.Units {
-		if u.PID == nil {
-			continue
-		}
-		if usage, there := all[*u.PID]; there {
-			ms := usage.CPU.Milliseconds()
-			now.Units[i].Processes, now.Units[i].CPUMS, now.Units[i].Memory = &usage.Processes, &ms, &usage.Memory
-		}
-	}
-	return now, nil
-}
-
 // watchTop draws until a key or the context ends it, and leaves the terminal as
 // it was.
 func watchTop(ctx context.Context, c *control.Client, in, out *os.File, order topOrder, delay time.Duration) error {
@@ -134,10 +92,10 @@ func watchTop(ctx context.Context, c *control.Client, in, out *os.File, order to
 	defer signal.Stop(resized)
 	ticks := time.NewTicker(delay)
 	defer ticks.Stop()
-	var last, now topSample
+	var last, now *control.Usage
 	for due := true; ; {
 		if due {
-			next, err := takeTop(ctx, c)
+			next, err := c.Usage(ctx)
 			if err != nil && !cancelled(ctx) {
 				return err
 			}
@@ -186,16 +144,12 @@ func readKeys(ctx context.Context, in io.Reader, keys chan<- byte, end func()) {
 }
 
 // drawTop draws over what was drawn before, in one write: no line flickers.
-func drawTop(out *os.File, last, now topSample, order topOrder) {
-	before := &last
-	if last.At.IsZero() {
-		before = nil
-	}
-	rows := topRows(before, now, order)
+func drawTop(out *os.File, last, now *control.Usage, order topOrder) {
+	rows := topRows(last, now, order)
 	cols, height := sizeOf(out)
 	var b bytes.Buffer
 	b.WriteString("\x1b[H")
-	for i, line := range topScreen(topTotal(rows), topTable(rows, before != nil), int(cols), int(height)) {
+	for i, line := range topScreen(topTotal(rows), topTable(rows, last != nil), int(cols), int(height)) {
 		if i > 0 {
 			b.WriteString("\r\n")
 		}

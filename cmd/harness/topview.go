@@ -7,35 +7,9 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"harness/pkg/control"
 )
-
-// topSample is what everything used at one moment: the answer of "harness top
-// --json".
-type topSample struct {
-	At    time.Time `json:"at"`
-	Units []topUnit `json:"units"`
-}
-
-// topUnit is the daemon, a harness or an upstream. What does not run uses
-// nothing, and has null for it.
-type topUnit struct {
-	Kind      string `json:"kind"` // daemon, harness or upstream
-	Name      string `json:"name"`
-	State     string `json:"state"`
-	PID       *int   `json:"pid"`
-	Processes *int   `json:"processes"`
-	CPUMS     *int64 `json:"cpu_ms"` // of those that live, since each was started
-	Memory    *int64 `json:"memory_bytes"`
-	Restarts  int    `json:"restarts"`
-}
-
-// word is how other commands are told of the unit.
-func (u topUnit) word() string {
-	if u.Kind == "upstream" {
-		return "mcp." + u.Name
-	}
-	return u.Name
-}
 
 // topOrder is by what the units are sorted.
 type topOrder string
@@ -48,13 +22,21 @@ const (
 
 // topRow is a unit with how busy it is.
 type topRow struct {
-	topUnit
+	control.UnitUsage
 	busy float64 // processors, over the time since the sample before
+}
+
+// word is how other commands are told of the unit.
+func (r topRow) word() string {
+	if r.Kind == "upstream" {
+		return "mcp." + r.Name
+	}
+	return r.Name
 }
 
 // topRows compares two samples, and sorts. before is nil for the first one,
 // which knows what was used so far and nothing of how busy anybody is.
-func topRows(before *topSample, now topSample, order topOrder) []topRow {
+func topRows(before, now *control.Usage, order topOrder) []topRow {
 	used := map[string]int64{}
 	var span time.Duration
 	if before != nil {
@@ -67,7 +49,7 @@ func topRows(before *topSample, now topSample, order topOrder) []topRow {
 	}
 	rows := make([]topRow, len(now.Units))
 	for i, u := range now.Units {
-		rows[i].topUnit = u
+		rows[i].UnitUsage = u
 		if then, ok := used[topIdentity(u)]; ok && u.CPUMS != nil && span > 0 {
 			// It is less than before where a child has ended.
 			rows[i].busy = float64(max(*u.CPUMS-then, 0)) / float64(span.Milliseconds())
@@ -89,7 +71,7 @@ func topRows(before *topSample, now topSample, order topOrder) []topRow {
 }
 
 // topIdentity tells a process from the one that comes after it.
-func topIdentity(u topUnit) string { return u.Kind + " " + u.Name + " " + or(u.PID, "-") }
+func topIdentity(u control.UnitUsage) string { return u.Kind + " " + u.Name + " " + or(u.PID, "-") }
 
 func orZero(n *int64) int64 {
 	if n == nil {

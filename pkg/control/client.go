@@ -116,6 +116,11 @@ func (c *Client) Projects(ctx context.Context) ([]Project, error) {
 	return list.Projects, nil
 }
 
+// Usage says what the daemon and everything that it runs use now.
+func (c *Client) Usage(ctx context.Context) (*Usage, error) {
+	return fetch[Usage](ctx, c, http.MethodGet, "/v1/usage", nil)
+}
+
 // Profiles lists the profiles of the global file.
 func (c *Client) Profiles(ctx context.Context) ([]Profile, error) {
 	list, err := fetch[ProfileList](ctx, c, http.MethodGet, "/v1/profiles", nil)

@@ -89,6 +89,11 @@ func (s *Server) projects(w http.ResponseWriter, _ *http.Request) {
 	answer(w, ProjectList{Projects: s.ops.Projects()})
 }
 
+func (s *Server) usage(w http.ResponseWriter, _ *http.Request) {
+	usage, err := s.ops.Usage()
+	reply(w, usage, err)
+}
+
 func (s *Server) profiles(w http.ResponseWriter, _ *http.Request) {
 	answer(w, ProfileList{Profiles: s.ops.Profiles()})
 }

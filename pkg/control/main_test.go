@@ -63,6 +63,10 @@ func (f *fakeOps) Down(_ context.Context, project string) error { return f.named
 
 func (f *fakeOps) Projects() []Project { return []Project{{Name: "shop", Path: "/shop/harness.toml"}} }
 
+func (f *fakeOps) Usage() (*Usage, error) {
+	return &Usage{Units: List[UnitUsage]{{Kind: "daemon", Name: "daemon", PID: OrNull(7), Memory: OrNull(int64(1 << 20))}}}, nil
+}
+
 func (f *fakeOps) Profiles() []Profile { return []Profile{{Name: "day", Members: []string{"a"}}} }
 
 func (f *fakeOps) Checkup(context.Context) (*Checkup, error) {

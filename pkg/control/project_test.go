@@ -44,6 +44,9 @@ func TestProjects_GoThereAndBack(t *testing.T) {
 	if list, err := c.Projects(t.Context()); err != nil || cmp.Diff([]Project{{"shop", "/shop/harness.toml"}}, list) != "" {
 		t.Errorf("projects: %+v, %v", list, err)
 	}
+	if u, err := c.Usage(t.Context()); err != nil || len(u.Units) != 1 || *u.Units[0].Memory != 1<<20 || u.Units[0].CPUMS != nil {
+		t.Errorf("usage: %+v, %v", u, err)
+	}
 	if list, err := c.Profiles(t.Context()); err != nil || cmp.Diff([]Profile{{Name: "day", Members: List[string]{"a"}}}, list) != "" {
 		t.Errorf("profiles: %+v, %v", list, err)
 	}

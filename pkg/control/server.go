@@ -52,6 +52,8 @@ type Ops interface {
 	Up(ctx context.Context, req UpRequest) (*UpResult, error)
 	Down(ctx context.Context, project string) error
 	Projects() []Project
+	// Usage says what the daemon and everything that it runs use now.
+	Usage() (*Usage, error)
 	Profiles() []Profile
 	// Checkup looks for what keeps things from working.
 	Checkup(ctx context.Context) (*Checkup, error)
@@ -203,6 +205,7 @@ func (s *Server) handler(alive context.Context) http.Handler {
 	mux.HandleFunc("GET /v1/harnesses", s.harnesses)
 	mux.HandleFunc("GET /v1/harness", s.harness)
 	mux.HandleFunc("GET /v1/projects", s.projects)
+	mux.HandleFunc("GET /v1/usage", s.usage)
 	mux.HandleFunc("POST /v1/up", s.up)
 	mux.HandleFunc("POST /v1/down", s.down)
 	mux.HandleFunc("GET /v1/profiles", s.profiles)

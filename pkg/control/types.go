@@ -330,3 +330,23 @@ type UseResult struct {
 	Started List[UnitState] `json:"started"` // its members
 	Stopped List[UnitState] `json:"stopped"` // those of other profiles alone that were enabled
 }
+
+// Usage is the answer of "harness top --json": what everything uses at one
+// moment.
+type Usage struct {
+	At    time.Time       `json:"at"`
+	Units List[UnitUsage] `json:"units"`
+}
+
+// UnitUsage is what the daemon, a harness or an upstream uses, with all that
+// descends from it. What does not run uses nothing, and has null for it.
+type UnitUsage struct {
+	Kind      string `json:"kind"` // daemon, harness or upstream
+	Name      string `json:"name"`
+	State     string `json:"state"`
+	PID       *int   `json:"pid"`
+	Processes *int   `json:"processes"`
+	CPUMS     *int64 `json:"cpu_ms"`       // of those that live, since each was started
+	Memory    *int64 `json:"memory_bytes"` // resident; what processes share counts for each
+	Restarts  int    `json:"restarts"`
+}

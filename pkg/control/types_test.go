@@ -42,6 +42,7 @@ func TestTypes_SayNullForWhatIsAbsentAndAnEmptyListForNone(t *testing.T) {
 		"upstream": UpstreamStatus{}, "session": SessionStatus{}, "fault": Fault{}, "change": Change{},
 		"prompts": PromptList{}, "prompt": PromptInfo{}, "argument": PromptArgument{},
 		"units": UnitStates{}, "unit": UnitState{}, "version": VersionInfo{},
+		"usage": Usage{}, "unit_usage": UnitUsage{},
 	})
 }
 
