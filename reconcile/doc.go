@@ -11,10 +11,10 @@
 //
 // # Decisions
 //
-// A plan has one step for each name, not one for each phase. What a step means
-// in time (start < publish < stop, and the other orders of HOT-4) follows from
-// its operation and is asked with [Step.Phases]; a plan is sorted so that
-// walking it in order keeps that order.
+// A plan has one step for each name, not one for each of what it takes. When a
+// step is due around the one publish (start < publish < stop, and the other
+// orders of HOT-4) follows from its operation; a plan is sorted by that, and cut
+// with [Plan.BeforePublish] and [Plan.AfterPublish].
 //
 // Equality is written out field by field and answers "same, live or respawn"
 // with the keys that differ, because both the operation and its reason follow

@@ -255,15 +255,13 @@ func (l *Loop) pass() Plan {
 // with those among them that an earlier pass has put there: for everybody else
 // they were done then.
 func (l *Loop) plan(desired *Desired) (fresh Plan, stops []Step) {
-	for _, s := range Diff(desired, l.observed()) {
-		if s.Op == OpStop {
-			stops = append(stops, s)
-		}
+	all := Diff(desired, l.observed())
+	for _, s := range all {
 		if !slices.ContainsFunc(l.deferred, func(d Step) bool { return s.Op == d.Op && s.Kind == d.Kind && s.Name == d.Name }) {
 			fresh = append(fresh, s)
 		}
 	}
-	return fresh, stops
+	return fresh, all.AfterPublish()
 }
 
 // started returns the upstreams of which the plan starts a process.

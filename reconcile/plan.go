@@ -71,34 +71,6 @@ func (s Step) String() string {
 	return string(s.Op) + " " + string(s.Kind) + " " + name + ": " + s.Why
 }
 
-// Phase is one part of a step in time.
-type Phase string
-
-// The phases of HOT-4.
-const (
-	PhaseStart   Phase = "start"
-	PhasePublish Phase = "publish"
-	PhaseStop    Phase = "stop"
-)
-
-// Phases lists what the step does, in the order it has to happen (HOT-4).
-func (s Step) Phases() []Phase {
-	switch s.Op {
-	case OpStart:
-		return []Phase{PhaseStart, PhasePublish}
-	case OpStop:
-		return []Phase{PhasePublish, PhaseStop}
-	case OpSwap:
-		return []Phase{PhaseStart, PhasePublish, PhaseStop}
-	case OpReplace:
-		return []Phase{PhaseStop, PhaseStart, PhasePublish}
-	case OpPending:
-		return nil // nothing happens before its time comes
-	default: // OpUpdate, OpPublish, OpUnpublish
-		return []Phase{PhasePublish}
-	}
-}
-
 // moment orders steps around the one publish of a plan (HOT-6).
 func (s Step) moment() int {
 	const before, during, after = 0, 1, 2
@@ -146,11 +118,9 @@ func (p Plan) sort() {
 }
 
 // BeforePublish returns the steps to begin before the plan is published. They
-// share p's memory.
+// share p's memory. Those between them and the ones after it are the publish
+// itself.
 func (p Plan) BeforePublish() Plan { return p[:p.from(1)] }
-
-// AtPublish returns the steps that the publish itself does.
-func (p Plan) AtPublish() Plan { return p[p.from(1):p.from(2)] }
 
 // AfterPublish returns the steps to do once the plan is published: nothing is
 // ended that sessions can still see.
