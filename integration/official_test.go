@@ -61,8 +61,7 @@ func (o *official) call(tool string, arguments map[string]any) result {
 	defer stop()
 	res, err := o.CallTool(ctx, &mcp.CallToolParams{Name: tool, Arguments: arguments})
 	if err != nil {
-		var e *jsonrpc.Error
-		if !errors.As(err, &e) {
+		if _, ok := errors.AsType[*jsonrpc.Error](err); !ok {
 			o.t.Errorf("%s: %v", tool, err)
 		}
 		return result{raw: []byte(err.Error()), err: &rpcError{Message: err.Error()}}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -146,9 +147,7 @@ func TestPaths_ThatAreNotPlainAreRefusedInEveryArgument(t *testing.T) {
 				continue // none
 			}
 			arguments := map[string]any{a.name: path}
-			for k, v := range a.with {
-				arguments[k] = v
-			}
+			maps.Copy(arguments, a.with)
 			if n++; strings.Contains(strings.Join(mutations, " "), a.tool) {
 				arguments["idempotency_key"] = fmt.Sprint("k", n)
 			}
@@ -173,9 +172,7 @@ func TestPaths_ThatAreNotPlainAreRefusedInEveryArgument(t *testing.T) {
 	// They are refused for what they are: the plain ones are not.
 	for _, a := range pathArguments() {
 		arguments := map[string]any{a.name: h.path("roots/a/b", a.good)}
-		for k, v := range a.with {
-			arguments[k] = v
-		}
+		maps.Copy(arguments, a.with)
 		if strings.Contains(strings.Join(mutations, " "), a.tool) {
 			arguments["idempotency_key"] = a.tool
 		}

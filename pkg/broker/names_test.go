@@ -2,6 +2,7 @@ package broker
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -131,7 +132,7 @@ func TestExposeAll_IsStableUnderUnrelatedNames(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		originals := confusable().Draw(t, "originals")
 		unrelated := rapid.SliceOf(rapid.StringMatching(`[c-j]{1,9}`)).Draw(t, "unrelated")
-		more := originals[:len(originals):len(originals)]
+		more := slices.Clip(originals)
 		for _, name := range unrelated {
 			more = append(more, Original{"zz", name})
 		}

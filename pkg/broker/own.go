@@ -159,8 +159,7 @@ func (s *session) finish(call *jsonrpc.Call, build func([]byte) []byte) {
 // explain returns what an agent is told of err: what was made for it as it is,
 // of anything else no more than where to look.
 func (s *session) explain(operation string, err error) *wire.Error {
-	var e *wire.Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*wire.Error](err); ok {
 		return e
 	}
 	ref := newCorrelation()

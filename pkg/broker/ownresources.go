@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"strings"
 
 	"harness/pkg/jsonrpc"
@@ -196,11 +197,9 @@ func (s *session) subscribeOwn(uri string, begin bool, asked, id []byte) {
 // resources that it is not as it was. It does not block.
 func (b *Broker) Updated(uri string) {
 	b.mu.Lock()
-	heard := map[*session][]byte{}
+	var heard map[*session][]byte
 	if sub := b.topics[selfTopic(uri)]; sub != nil {
-		for s, asked := range sub.heard {
-			heard[s] = asked
-		}
+		heard = maps.Clone(sub.heard)
 	}
 	b.mu.Unlock()
 	for s, asked := range heard {

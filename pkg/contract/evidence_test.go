@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -48,7 +49,7 @@ func TestEvidence_ThatWasTamperedWithIsNoticed(t *testing.T) {
 		}
 		for way, change := range map[string]func() error{
 			"changed":  func() error { return put([]byte(strings.Replace(string(was), "bytes", "bytez", 1))) },
-			"appended": func() error { return put(append(was[:len(was):len(was)], '\n')) },
+			"appended": func() error { return put(append(slices.Clip(was), '\n')) },
 			"removed":  func() error { return os.Remove(path) },
 			"a link":   func() error { return errors.Join(os.Rename(path, path+".was"), os.Symlink(path+".was", path)) },
 		} {

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -50,9 +51,7 @@ func TestFind_TakesTheFirstThatApplies(t *testing.T) {
 			t.Parallel()
 			vars := map[string]string{}
 			for _, m := range tt.env {
-				for k, v := range m {
-					vars[k] = v
-				}
+				maps.Copy(vars, m)
 			}
 			got := Find(Env{Get: func(k string) string { return vars[k] }, Home: "/home/u", Cwd: "/here"}, tt.flags)
 			if diff := cmp.Diff(tt.want, where{got.Config, got.State, got.Socket, got.Pointer}); diff != "" {

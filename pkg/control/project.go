@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"harness/pkg/wire"
 )
@@ -59,11 +60,11 @@ func OtherProjects(up []Project) string {
 	if len(up) == 0 {
 		return "`harness up` in its directory brings one up"
 	}
-	hint := "up are:"
-	for _, p := range up {
-		hint += fmt.Sprintf(" %s (%s)", p.Name, p.Path)
+	named := make([]string, len(up))
+	for i, p := range up {
+		named[i] = fmt.Sprintf("%s (%s)", p.Name, p.Path)
 	}
-	return hint
+	return "up are: " + strings.Join(named, " ")
 }
 
 // ProjectAt returns the one of these projects that dir is in: the nearest. Its

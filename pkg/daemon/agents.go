@@ -158,14 +158,10 @@ func (o *ops) Describe(name string) (*control.Description, error) {
 	}
 	l := a.Launch
 	return &control.Description{Harness: o.harness(d, name), Definition: control.Definition{
-		Cmd: l.Cmd, Args: l.Args, EnvFile: control.OrNull(l.EnvFile), Env: sortedKeys(l.Env), Workdir: l.Workdir,
+		Cmd: l.Cmd, Args: l.Args, EnvFile: control.OrNull(l.EnvFile), Env: slices.Sorted(maps.Keys(l.Env)), Workdir: l.Workdir,
 		RestartDelayMS: l.RestartDelay.Milliseconds(), Enabled: l.Enabled, Description: l.Description, MCPAllow: l.MCPAllow,
 		MCPBridge: l.MCPBridge, Adapter: l.Adapter, MCP: l.MCP, EnvPass: l.EnvPass,
 	}}, nil
-}
-
-func sortedKeys(m map[string]string) control.List[string] {
-	return slices.Sorted(maps.Keys(m))
 }
 
 // looked adapts an attachment to what clients are given.

@@ -3,6 +3,7 @@ package daemon
 import (
 	"io"
 	"log/slog"
+	"slices"
 	"time"
 
 	"harness/pkg/evidence"
@@ -70,8 +71,8 @@ func (a *archive) open(state *stateDir, commands func() (run.Catalog, error), op
 
 // close lets go of it. Nothing may be under way any more.
 func (a *archive) close(log *slog.Logger) {
-	for i := len(a.opened) - 1; i >= 0; i-- {
-		if err := a.opened[i].Close(); err != nil {
+	for _, one := range slices.Backward(a.opened) {
+		if err := one.Close(); err != nil {
 			log.Warn("evidence not closed", "error", err)
 		}
 	}

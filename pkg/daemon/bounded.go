@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -140,7 +141,7 @@ func (b *bounded) cancel(id string) bool {
 // spawn starts the process of a run that is sealed.
 func (b *bounded) spawn(t task, exe string, file []config.EnvVar, r *run.Run) (p *proc.Proc, ended func(), err error) {
 	l := t.launch
-	l.Exe, l.Args = exe, append(l.Args[:len(l.Args):len(l.Args)], t.more...)
+	l.Exe, l.Args = exe, append(slices.Clip(l.Args), t.more...)
 	env := config.Environ(sanitized(os.Environ(), l.EnvPass), file, l.Env)
 	spawn, err := b.wiring.prepareIn(l, l.Name+"."+t.id, t.id, env)
 	if err != nil {
@@ -179,12 +180,7 @@ func allowed(name string, pass []string) bool {
 	case "PATH", "HOME", "LANG", "TERM", "TZ":
 		return true
 	}
-	for _, p := range pass {
-		if p == name {
-			return true
-		}
-	}
-	return strings.HasPrefix(name, "XDG_")
+	return slices.Contains(pass, name) || strings.HasPrefix(name, "XDG_")
 }
 
 // attend sees a run to its end: it feeds the prompt, keeps the output, and ends

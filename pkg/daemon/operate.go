@@ -403,8 +403,7 @@ func (o *ops) runVerify(_ context.Context, raw json.RawMessage, _ petitioner) (a
 		return nil, err
 	}
 	n, err := o.runs.Verify(a.Run)
-	var f *evidence.Fault
-	if errors.As(err, &f) {
+	if f, ok := errors.AsType[*evidence.Fault](err); ok {
 		return verification{Error: &badRecord{wire.InvalidEvidence, f.Entry, f.Message}}, nil
 	}
 	return verification{OK: true, Entries: n}, err

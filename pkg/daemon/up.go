@@ -55,12 +55,12 @@ func runsOf(c *config.Config) control.List[control.Runs] {
 	for _, name := range slices.Sorted(maps.Keys(c.Agents)) {
 		a := c.Agents[name]
 		list = append(list, control.Runs{
-			Kind: "harness", Name: name, Cmd: a.Cmd, Args: a.Args, Workdir: a.Workdir, EnvFile: control.OrNull(a.EnvFile), Env: sortedKeys(a.Env), Enabled: a.Enabled || !a.EnabledWritten,
+			Kind: "harness", Name: name, Cmd: a.Cmd, Args: a.Args, Workdir: a.Workdir, EnvFile: control.OrNull(a.EnvFile), Env: slices.Sorted(maps.Keys(a.Env)), Enabled: a.Enabled || !a.EnabledWritten,
 		})
 	}
 	for _, key := range slices.Sorted(maps.Keys(c.Upstreams)) {
 		u := c.Upstreams[key]
-		list = append(list, control.Runs{Kind: "upstream", Name: key, Cmd: u.Cmd, Args: u.Args, Workdir: u.Workdir, EnvFile: control.OrNull(u.EnvFile), Env: sortedKeys(u.Env), Enabled: u.Enabled})
+		list = append(list, control.Runs{Kind: "upstream", Name: key, Cmd: u.Cmd, Args: u.Args, Workdir: u.Workdir, EnvFile: control.OrNull(u.EnvFile), Env: slices.Sorted(maps.Keys(u.Env)), Enabled: u.Enabled})
 	}
 	return list
 }

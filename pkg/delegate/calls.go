@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"harness/pkg/contract"
@@ -40,7 +41,7 @@ func strict(raw json.RawMessage, known []string, into any) error {
 		return wire.New(wire.InvalidArgument, "arguments are an object")
 	}
 	for name := range names {
-		if !contains(known, name) {
+		if !slices.Contains(known, name) {
 			return wire.New(wire.InvalidArgument, fmt.Sprintf("there is no argument %s; known are %s", wire.AppendQuoted(nil, cut(name)), strings.Join(known, ", ")))
 		}
 	}
@@ -52,15 +53,6 @@ func strict(raw json.RawMessage, known []string, into any) error {
 		return wire.New(wire.InvalidArgument, "arguments are an object")
 	}
 	return nil
-}
-
-func contains(list []string, s string) bool {
-	for _, e := range list {
-		if e == s {
-			return true
-		}
-	}
-	return false
 }
 
 // bySession is a tool whose one argument is a session.

@@ -1,6 +1,7 @@
 package jsonrpc
 
 import (
+	"maps"
 	"strconv"
 	"testing"
 
@@ -43,10 +44,7 @@ func TestPending_BehavesLikeAMap(t *testing.T) {
 				}
 			},
 			"": func(t *rapid.T) {
-				all := map[uint64]*Call{}
-				for n, c := range p.All() {
-					all[n] = c
-				}
+				all := maps.Collect(p.All())
 				if diff := cmp.Diff(model, all, cmp.Comparer(func(a, b *Call) bool { return a == b })); diff != "" {
 					t.Errorf("calls (-want +got):\n%s", diff)
 				}

@@ -70,7 +70,7 @@ func (b *Bundle) settle() ([]byte, error) {
 	}
 	// Strings of JSON hold no bare quote, so this is the member.
 	before, after, _ := bytes.Cut(data, []byte(`,"entries":[`))
-	out := append(append(before[:len(before):len(before)], `,"entries":[`...), bytes.Join(lines, []byte{','})...)
+	out := append(append(slices.Clip(before), `,"entries":[`...), bytes.Join(lines, []byte{','})...)
 	return append(append(out, after...), '\n'), nil
 }
 

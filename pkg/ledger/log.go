@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -47,9 +48,7 @@ func (l *Log) begin(o Opening) error {
 	}
 	l.head = Head{Session: l.id, Principal: o.Principal, ContractSHA256: o.ContractSHA256}
 	fields := map[string]any{"text_sha256": SHA256(o.Text)}
-	for name, v := range o.Fields {
-		fields[name] = v
-	}
+	maps.Copy(fields, o.Fields)
 	if _, err := l.Append(Opened, fields); err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package prompt
 import (
 	"errors"
 	"io/fs"
+	"maps"
 	"path"
 	"path/filepath"
 	"strings"
@@ -161,9 +162,7 @@ func TestReadDir_FollowsLinksOnlySoFar(t *testing.T) {
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			for name, text := range both {
-				tt.want[name] = text
-			}
+			maps.Copy(tt.want, both)
 			if diff := cmp.Diff(tt.want, texts(ReadDir(tree, "/d", tt.scope))); diff != "" {
 				t.Errorf("read (-want +got):\n%s", diff)
 			}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"slices"
 	"time"
 	"unicode/utf8"
@@ -49,21 +50,11 @@ func look(dir *evidence.Dir) (sight, error) {
 		s.files[info.Name] = info
 	}
 	var b []byte
-	for _, path := range slices.Sorted(keys(s.files)) {
+	for _, path := range slices.Sorted(maps.Keys(s.files)) {
 		b = s.files[path].Append(append(append(b, path...), ' '))
 	}
 	s.entries = string(b)
 	return s, nil
-}
-
-func keys[V any](m map[string]V) func(func(string) bool) {
-	return func(yield func(string) bool) {
-		for k := range m {
-			if !yield(k) {
-				return
-			}
-		}
-	}
 }
 
 func (s *sight) under(dir *evidence.Dir, name string) error {
@@ -223,7 +214,7 @@ func verify(dir *evidence.Dir, id string, seen sight, over bool) (*view, error) 
 // modes checks what each file is, and that the ones are there that are never
 // missing.
 func modes(seen sight, over bool) error {
-	for _, path := range slices.Sorted(keys(seen.files)) {
+	for _, path := range slices.Sorted(maps.Keys(seen.files)) {
 		info := seen.files[path]
 		wrong := info.Sealed()
 		if path == statusFile || !over && (path == messagesFile || path == outputFile) {
@@ -344,8 +335,7 @@ func (s *Store) Info(id string) (Info, error) {
 
 // named says of which run an entry is.
 func named(id string, err error) error {
-	var f *evidence.Fault
-	if errors.As(err, &f) {
+	if f, ok := errors.AsType[*evidence.Fault](err); ok {
 		return &evidence.Fault{Entry: runsDir + "/" + id + "/" + f.Entry, Message: f.Message, Torn: f.Torn}
 	}
 	return err

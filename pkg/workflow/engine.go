@@ -566,8 +566,7 @@ func (e *Engine) flow(id string) (*flow, error) {
 
 // named says of which workflow an entry is.
 func named(id string, err error) error {
-	var f *evidence.Fault
-	if errors.As(err, &f) {
+	if f, ok := errors.AsType[*evidence.Fault](err); ok {
 		return &evidence.Fault{Entry: baseDir + "/" + id + "/" + f.Entry, Message: f.Message, Torn: f.Torn}
 	}
 	return err

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -123,7 +124,7 @@ func (t ticketText) check(roles []string, read func(string) ([]byte, error), fau
 	if !evidence.IsName(t.ID) {
 		faults.add(key, "an id is of letters, digits, _ . and -")
 	}
-	if !contains(roles, t.Role) {
+	if !slices.Contains(roles, t.Role) {
 		faults.add(key+".role", "%q is no role; there are %s", t.Role, strings.Join(roles, ", "))
 	}
 	if !below(t.File) {
@@ -152,15 +153,6 @@ func (t ticketText) check(roles []string, read func(string) ([]byte, error), fau
 		faults.add(key+".sha256", "the file has another digest: %s", out.SHA256)
 	}
 	return out, data
-}
-
-func contains(list []string, one string) bool {
-	for _, s := range list {
-		if s == one {
-			return true
-		}
-	}
-	return false
 }
 
 // below reports whether a path stays below the directory that it is relative to.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/pelletier/go-toml/v2"
 )
@@ -34,11 +35,7 @@ func decode(data []byte, v any) Faults {
 	case errors.As(err, &strict):
 		for i := range strict.Errors {
 			line, _ := strict.Errors[i].Position()
-			key := ""
-			for _, part := range strict.Errors[i].Key() {
-				key += "." + part
-			}
-			faults = append(faults, Fault{Line: line, Key: key[min(1, len(key)):], Message: "there is no such key"})
+			faults = append(faults, Fault{Line: line, Key: strings.Join(strict.Errors[i].Key(), "."), Message: "there is no such key"})
 		}
 	case errors.As(err, &one):
 		line, _ := one.Position()

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"harness/pkg/evidence"
@@ -81,7 +82,7 @@ func (f *flow) files() error {
 		return err
 	}
 	prompts[specFile] = evidence.Digest(want)
-	for _, name := range sortedKeys(prompts) {
+	for _, name := range slices.Sorted(maps.Keys(prompts)) {
 		if data, err := f.dir.ReadSealed(name, maxSpec); err != nil {
 			return err
 		} else if evidence.Digest(data) != prompts[name] {
@@ -113,13 +114,4 @@ func (f *flow) only(below string, known func(string) bool) error {
 		}
 	}
 	return nil
-}
-
-func sortedKeys(m map[string]string) []string {
-	list := make([]string, 0, len(m))
-	for k := range m {
-		list = append(list, k)
-	}
-	slices.Sort(list)
-	return list
 }

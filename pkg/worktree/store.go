@@ -326,8 +326,7 @@ func link(path, run string) error {
 
 // refine says in words of ours what git says with none.
 func refine(err error, said string) error {
-	var r *Refused
-	if errors.As(err, &r) {
+	if _, ok := errors.AsType[*Refused](err); ok {
 		return &Refused{said}
 	}
 	return err
