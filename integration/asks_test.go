@@ -23,11 +23,11 @@ func (a *agent) greetWith(capabilities string) {
 	a.initialized()
 }
 
-// asked waits for the n-th request of that method and returns its raw id.
-func (a *agent) askedFor(method string, n int) string {
+// askedFor waits for a request of that method and returns its raw id.
+func (a *agent) askedFor(method string) string {
 	a.t.Helper()
-	a.awaitCount(method, n)
-	return string(a.notes(method)[n-1].ID)
+	a.awaitCount(method, 1)
+	return string(a.notes(method)[0].ID)
 }
 
 // cancel takes a call back; it gets no answer.
@@ -56,7 +56,7 @@ func TestAsk_ReachesTheOneWhoseCallItIsOrNobody(t *testing.T) {
 	h.start()
 	one, two, mute := h.connectedWith(`{"elicitation":{},"sampling":{}}`), h.connectedWith(`{"elicitation":{}}`), h.connectedWith(`{}`)
 	c := one.beginCall("up__ask", map[string]any{"method": "elicitation/create"})
-	id := one.askedFor("elicitation/create", 1)
+	id := one.askedFor("elicitation/create")
 	one.send(`{"jsonrpc":"2.0","id":` + id + `,"result":{"action":"accept","n":1.0}}`)
 	if r := c.result(); !strings.Contains(r.text(), `{"action":"accept","n":1.0}`) {
 		t.Errorf("the answer became %s", r.text())
@@ -82,7 +82,7 @@ func TestAsk_ReachesTheOneWhoseCallItIsOrNobody(t *testing.T) {
 	}
 	// The agent that is asked goes away: the upstream is told.
 	one.beginCall("up__ask", map[string]any{"method": "sampling/createMessage"})
-	one.askedFor("sampling/createMessage", 1)
+	one.askedFor("sampling/createMessage")
 	one.vanish()
 	eventually(t, "the upstream is told", func() bool {
 		for _, e := range h.record("up") {
@@ -126,7 +126,7 @@ func TestIsolation_GivesEachSessionAProcessOfItsOwn(t *testing.T) {
 	// It may ask what its session can do, whoever else calls.
 	hang := two.beginCall("own__hang", nil)
 	c := one.beginCall("own__ask", map[string]any{"method": "roots/list"})
-	id := one.askedFor("roots/list", 1)
+	id := one.askedFor("roots/list")
 	one.send(`{"jsonrpc":"2.0","id":` + id + `,"result":{"roots":[]}}`)
 	if r := c.result(); r.text() != `{"roots":[]}` {
 		t.Errorf("the answer became %s", r.text())

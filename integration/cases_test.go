@@ -142,7 +142,7 @@ func TestC31_ARealServerAsksTheOneItWorksFor(t *testing.T) {
 	one, two := h.connectedWith(`{"elicitation":{}}`), h.connectedWith(`{"elicitation":{}}`)
 	eventually(t, "its tools", func() bool { return one.sees("up__trigger-elicitation-request") })
 	c := one.beginCall("up__trigger-elicitation-request", nil)
-	id := one.askedFor("elicitation/create", 1)
+	id := one.askedFor("elicitation/create")
 	two.must("up__echo", map[string]any{"message": "not mine"})
 	one.send(`{"jsonrpc":"2.0","id":` + id + `,"result":{"action":"decline"}}`)
 	if r := c.result(); !r.ok() {

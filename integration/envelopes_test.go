@@ -75,7 +75,7 @@ func TestResources_AreOfTheirSchemas(t *testing.T) {
 	more, flow := h.flaky()
 	h.configure(append(h.workers(), append(more, h.upstream("up"))...)...)
 	h.start()
-	s, boss := h.official(""), h.officialAs("boss")
+	s, boss := h.official(""), h.boss()
 	id := runOf(t, structured(t, boss.call("harness_run_launch", map[string]any{"name": "slow", "role": "review", "idempotency_key": "k1"}))).ID
 	steer := answered(t, structured(t, boss.call("harness_message_steer", map[string]any{"run": id, "body": "left", "idempotency_key": "k2"})))
 	structured(t, boss.call("harness_message_ack", map[string]any{"run": id, "correlation_id": steer.Message.CorrelationID, "idempotency_key": "k3"}))
@@ -151,7 +151,7 @@ func TestResources_CapabilitiesAreWhatIsListed(t *testing.T) {
 	for _, write := range []bool{false, true} {
 		o, want := h.official(""), slices.Clone(readTools)
 		if write {
-			o, want = h.officialAs("boss"), append(want, writeTools...)
+			o, want = h.boss(), append(want, writeTools...)
 		}
 		slices.Sort(want)
 		var e struct {
@@ -213,7 +213,7 @@ func TestResources_CapabilitiesAreWhatIsListed(t *testing.T) {
 			t.Errorf("what tools take (write %v, -known +is):\n%s", write, diff)
 		}
 	}
-	boss := h.officialAs("boss")
+	boss := h.boss()
 	for i, arguments := range []map[string]any{{"args": []string{"-c", "id"}}, {"argv": []string{"id"}}, {"cmd": "id"}, {"env": map[string]string{"A": "b"}}, {"workdir": "/"}, {"model": "m"}, {"shell": true}, {"output": "/tmp/x"}, {"signal": "KILL"}} {
 		arguments["name"], arguments["idempotency_key"] = "quick", fmt.Sprint("k", i)
 		if r := boss.call("harness_run_launch", arguments); r.code() != "invalid_argument" {

@@ -21,7 +21,8 @@ func TestMain(m *testing.M) {
 		os.Exit(unprefix.Main(os.Args[1:]))
 	}
 	if filepath.Base(os.Args[0]) == bareName {
-		os.Exit(bareMain(os.Args[1:]))
+		fmt.Fprintln(os.Stderr, bareMain(os.Args[1:]))
+		os.Exit(1)
 	}
 	code := m.Run()
 	if dir, err := programs(); err == nil {

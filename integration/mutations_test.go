@@ -136,7 +136,7 @@ func TestMutations_OfBothSurfacesLeaveEqualEvidence(t *testing.T) {
 	}
 	all := map[string]*left{}
 	runs, flows, own := map[string]string{}, map[string]string{}, map[string][]string{}
-	surfaces := h.surfaces(h.officialAs("boss"))
+	surfaces := h.surfaces(h.boss())
 	for _, s := range surfaces {
 		l := &left{}
 		all[s.name] = l

@@ -48,10 +48,10 @@ func (h *home) official(token string) *official {
 	return o
 }
 
-// officialAs is a session with the identity of a harness that lends it.
-func (h *home) officialAs(name string) *official {
+// boss is a session with the identity of the harness of that name.
+func (h *home) boss() *official {
 	h.t.Helper()
-	return h.official(h.identityOf(name, ""))
+	return h.official(h.identityOf("boss", ""))
 }
 
 // call calls a tool and waits for its result.

@@ -134,7 +134,7 @@ func TestPaths_ThatAreNotPlainAreRefusedInEveryArgument(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.start()
-	boss, n := h.officialAs("boss"), 0
+	boss, n := h.boss(), 0
 	ctx := t.Context()
 	c, err := control.Dial(ctx, h.socket())
 	if err != nil {
@@ -265,7 +265,7 @@ func TestPaths_ThatAreNotPlainAreRefusedInEveryStoredFile(t *testing.T) {
 	h.plainTree("roots/a/b")
 	h.configure(h.workers()...)
 	h.start()
-	boss := h.officialAs("boss")
+	boss := h.boss()
 	launch := map[string]any{"name": "quick", "idempotency_key": "one"}
 	id := runOf(t, structured(t, boss.call("harness_run_launch", launch))).ID
 	h.awaitRun(id)

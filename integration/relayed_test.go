@@ -320,18 +320,18 @@ func (h *home) subscribed(key string) (all []string) {
 	return all
 }
 
-// awaitSubscribed waits for subscriptions. Those who subscribe at the same
+// awaitSubscribed waits for subscriptions at the upstream "up". Those who subscribe at the same
 // moment may each have been passed on, so it does not count them.
-func (h *home) awaitSubscribed(key string, want []string) {
+func (h *home) awaitSubscribed(want []string) {
 	h.t.Helper()
 	var got []string
 	defer func() {
 		if h.t.Failed() {
-			h.t.Logf("%s is subscribed to %v, want %v", key, got, want)
+			h.t.Logf("up is subscribed to %v, want %v", got, want)
 		}
 	}()
-	eventually(h.t, "the subscriptions of "+key, func() bool {
-		got = h.subscribed(key)
+	eventually(h.t, "the subscriptions of up", func() bool {
+		got = h.subscribed("up")
 		return slices.Equal(want, slices.Compact(slices.Clone(got)))
 	})
 }
@@ -378,11 +378,11 @@ func TestSubscriptions_AreCountedAndRestored(t *testing.T) {
 	if got := h.subscribed("up"); len(got) != 2 {
 		t.Errorf("it was asked for %v", got)
 	}
-	h.awaitSubscribed("up", []string{"up://a", "up://b"})
+	h.awaitSubscribed([]string{"up://a", "up://b"})
 
 	other.call("up__die", nil)
 	other.eventuallyCalls("up__pid", nil)
-	h.awaitSubscribed("up", []string{"up://a", "up://b"})
+	h.awaitSubscribed([]string{"up://a", "up://b"})
 	updates("up://a", one, two)
 
 	swaps := func(n int) {
@@ -392,7 +392,7 @@ func TestSubscriptions_AreCountedAndRestored(t *testing.T) {
 		eventually(t, "it is swapped", func() bool { return other.eventuallyCalls("up__pid", nil) != before })
 	}
 	swaps(1)
-	h.awaitSubscribed("up", []string{"up://a", "up://b"})
+	h.awaitSubscribed([]string{"up://a", "up://b"})
 	updates("up://a", one, two)
 
 	// The bridges bring them to another daemon.
@@ -406,16 +406,16 @@ func TestSubscriptions_AreCountedAndRestored(t *testing.T) {
 
 	subscription(one, "unsubscribe", "up://a")
 	updates("up://a", two)
-	h.awaitSubscribed("up", []string{"up://a", "up://b"})
+	h.awaitSubscribed([]string{"up://a", "up://b"})
 	subscription(two, "unsubscribe", "up://b")
-	h.awaitSubscribed("up", []string{"up://a"})
+	h.awaitSubscribed([]string{"up://a"})
 	delete(expected, two)
 	two.vanish()
-	h.awaitSubscribed("up", nil)
+	h.awaitSubscribed(nil)
 	updates("up://a")
 	swaps(2)
 	other.must("up__pid", nil)
-	h.awaitSubscribed("up", nil)
+	h.awaitSubscribed(nil)
 	other.well("ok")
 }
 

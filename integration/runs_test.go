@@ -71,9 +71,9 @@ func (h *home) workers() []string {
 // withRoots makes the directory that prompts, packs and repositories are under.
 func (h *home) withRoots() *home {
 	h.t.Helper()
-	real, err := filepath.EvalSymlinks(h.dir)
-	if err != nil || real != h.dir {
-		h.t.Fatalf("%s is %s: %v", h.dir, real, err)
+	resolved, err := filepath.EvalSymlinks(h.dir)
+	if err != nil || resolved != h.dir {
+		h.t.Fatalf("%s is %s: %v", h.dir, resolved, err)
 	}
 	h.write("roots/prompt.md", "the prompt\n")
 	return h
@@ -176,7 +176,7 @@ func TestRuns_OfBothSurfacesLeaveEqualEvidence(t *testing.T) {
 	h.env["PASSED"], h.env["KEPT_BACK"] = "yes", "no"
 	h.configure(h.workers()...)
 	h.start()
-	boss := h.officialAs("boss")
+	boss := h.boss()
 	typed := runOf(t, h.must("run", "quick", "--prompt-file", h.path("roots/prompt.md"), "--role", "review", "--timeout", "1m", "--json"))
 	if typed.State != "exited" || *typed.ExitCode != 0 || typed.Actor.Kind != "operator" || *typed.Actor.UID != os.Getuid() || typed.LaunchContract != 2 {
 		t.Errorf("%+v", typed)
@@ -337,7 +337,7 @@ func TestRun_ThatCannotStartShowsNoPath(t *testing.T) {
 }
 
 // repo makes a git repository with one commit.
-func (h *home) repo(name string) string {
+func (h *home) repo(name string) {
 	h.t.Helper()
 	dir := h.path(name)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -350,7 +350,6 @@ func (h *home) repo(name string) string {
 			h.t.Fatalf("%v: %s", err, out)
 		}
 	}
-	return dir
 }
 
 // A steer waits for its own acknowledgement, and its text is shown by nothing.
@@ -359,7 +358,7 @@ func TestMessages_SteerIsPendingUntilItIsAcknowledged(t *testing.T) {
 	h := newHome(t).withRoots()
 	h.configure(h.workers()...)
 	h.start()
-	s, boss := h.official(""), h.officialAs("boss")
+	s, boss := h.official(""), h.boss()
 	id := runOf(t, h.must("run", "slow", "-d", "--json")).ID
 	const secret = "go-left-at-the-canary"
 	var sent struct {
@@ -500,7 +499,7 @@ func TestRuns_OpenNoListener(t *testing.T) {
 	h.configure(append(h.workers(), more...)...)
 	h.repo("roots/repo")
 	d := h.start()
-	boss := h.officialAs("boss")
+	boss := h.boss()
 	looks := func(when string) {
 		t.Helper()
 		for _, pid := range []int{d.pid(), boss.pid} {

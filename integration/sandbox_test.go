@@ -18,13 +18,12 @@ import (
 // contracts are confined with: bare userns,landlock PROGRAM ARGS…
 const bareName = "bare"
 
-func bareMain(args []string) int {
+// bareMain becomes the program, and returns where it cannot.
+func bareMain(args []string) error {
 	if err := makeBare(args[0]); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
+		return err
 	}
-	fmt.Fprintln(os.Stderr, syscall.Exec(args[1], append([]string{"harness"}, args[2:]...), os.Environ()))
-	return 1
+	return syscall.Exec(args[1], append([]string{"harness"}, args[2:]...), os.Environ())
 }
 
 func makeBare(of string) error {

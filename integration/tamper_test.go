@@ -63,7 +63,7 @@ func TestEvidence_ThatWasTamperedWithIsNotShown(t *testing.T) {
 	h := newHome(t).withRoots()
 	h.configure(h.workers()...)
 	h.start()
-	s, boss := h.official(""), h.officialAs("boss")
+	s, boss := h.official(""), h.boss()
 	id := runOf(t, h.must("run", "slow", "-d", "--role", "review", "--json")).ID
 	steer := answered(t, h.must("message", "steer", id, "left", "--json"))
 	structured(t, boss.call("harness_message_ack", map[string]any{"run": id, "correlation_id": steer.Message.CorrelationID, "idempotency_key": "k"}))

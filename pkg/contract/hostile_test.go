@@ -26,7 +26,7 @@ type hostile struct {
 
 // leaked is whether the secret is in what the check said.
 func leaked(t *testing.T, b *bench, a Answer, _ string) bool {
-	out, stderr, _ := b.evidence(t, a.Session, 1)
+	out, stderr, _ := b.evidence(t, a.Session)
 	return strings.Contains(out+stderr, "s3cr3t")
 }
 
@@ -40,9 +40,10 @@ func written(t *testing.T, _ *bench, _ Answer, beside string) bool {
 	return err != nil || len(found) != 1 || !strings.HasPrefix(string(data), "s3cr3t")
 }
 
-func linkTo(name, target string) func(*testing.T, *bench, string) {
+// linkTo puts a link of that name into the root.
+func linkTo(target string) func(*testing.T, *bench, string) {
 	return func(t *testing.T, b *bench, beside string) {
-		if err := os.Symlink(filepath.Join(beside, target), filepath.Join(b.root, name)); err != nil {
+		if err := os.Symlink(filepath.Join(beside, target), filepath.Join(b.root, "link")); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -63,7 +64,7 @@ func survives(t *testing.T, b *bench, _ Answer, _ string) bool {
 
 func said(want string) func(*testing.T, *bench, Answer, string) bool {
 	return func(t *testing.T, b *bench, a Answer, _ string) bool {
-		out, _, _ := b.evidence(t, a.Session, 1)
+		out, _, _ := b.evidence(t, a.Session)
 		return strings.Contains(out, want)
 	}
 }
@@ -86,11 +87,11 @@ func hostiles() []hostile {
 		{name: "a NUL in a path", text: "[contract]\nname='x'\n[[check]]\nname='it'\nfile=\"a\\u0000b\"\n", invalid: true},
 		{name: "a variable of harness", text: "[contract]\nname='x'\nenv=['HARNESS_MCP_TOKEN']\n[[check]]\nname='it'\ncmd='env'\n", invalid: true},
 		// Links.
-		{name: "a file that is a link", text: fileCheck("link", digest), before: linkTo("link", "secret"), outcome: Error},
-		{name: "a file behind a linked directory", text: fileCheck("link/secret", digest), before: linkTo("link", ""), outcome: Error},
-		{name: "a workdir that is a link", text: "[contract]\nname='x'\nworkdir='link'\n[[check]]\nname='it'\ncmd='true'\n", before: linkTo("link", ""), outcome: Error},
-		{name: "a prompt that is a link", text: "[contract]\nname='x'\n[work]\ncmd='cat'\nprompt_file='link'\n[[check]]\nname='it'\ncmd='true'\n", before: linkTo("link", "secret"), outcome: Error},
-		{name: "a command that is a link", text: "[contract]\nname='x'\n[[check]]\nname='it'\ncmd='./link'\n", before: linkTo("link", "secret"), outcome: Error},
+		{name: "a file that is a link", text: fileCheck("link", digest), before: linkTo("secret"), outcome: Error},
+		{name: "a file behind a linked directory", text: fileCheck("link/secret", digest), before: linkTo(""), outcome: Error},
+		{name: "a workdir that is a link", text: "[contract]\nname='x'\nworkdir='link'\n[[check]]\nname='it'\ncmd='true'\n", before: linkTo(""), outcome: Error},
+		{name: "a prompt that is a link", text: "[contract]\nname='x'\n[work]\ncmd='cat'\nprompt_file='link'\n[[check]]\nname='it'\ncmd='true'\n", before: linkTo("secret"), outcome: Error},
+		{name: "a command that is a link", text: "[contract]\nname='x'\n[[check]]\nname='it'\ncmd='./link'\n", before: linkTo("secret"), outcome: Error},
 		{name: "work that puts a link in the workdir's place", text: "[contract]\nname='x'\nworkdir='w'\n[work]\ncmd='sh'\nargs=['-c', 'cd ..; rm -rf w; ln -s %s w']\n[[check]]\nname='it'\ncmd='cat'\nargs=['secret']\n", before: func(t *testing.T, b *bench, _ string) { b.file(t, "w/x", "") }, after: func(t *testing.T, b *bench, a Answer, beside string) bool {
 			return a.Verdict.Checks[0].Outcome == Pass
 		}},
@@ -103,7 +104,7 @@ func hostiles() []hostile {
 		{name: "a number that takes a gigabyte", text: fileCheck("n", "json={pointer='',equals=0}\n"), before: func(t *testing.T, b *bench, _ string) { b.file(t, "n", "1e-999999999") }, outcome: Fail},
 		// Reading and writing elsewhere.
 		{name: "read beside the root", text: sh("cat %s/secret"), after: leaked},
-		{name: "read by way of a link", text: sh("cat link"), before: linkTo("link", "secret"), after: leaked},
+		{name: "read by way of a link", text: sh("cat link"), before: linkTo("secret"), after: leaked},
 		{name: "read what root alone may read", text: sh("cat /etc/shadow && echo s3cr3t"), after: leaked},
 		{name: "read the environment of the runner", text: sh("cat /proc/$PPID/environ /proc/*/environ | tr '\\0' '\\n'"), after: leaked},
 		{name: "write beside the root", text: sh("echo x > %s/new; echo x >> %s/secret"), after: written},
@@ -128,7 +129,7 @@ func hostiles() []hostile {
 		{name: "other interfaces", text: sh("cat /proc/net/dev"), after: said("eth0")},
 		// Limits.
 		{name: "output without end", text: sh("exec yes", "max_output='64KiB'"), outcome: Error, after: func(t *testing.T, b *bench, a Answer, _ string) bool {
-			out, stderr, _ := b.evidence(t, a.Session, 1)
+			out, stderr, _ := b.evidence(t, a.Session)
 			return len(out)+len(stderr) > 64<<10
 		}},
 		{name: "output on stderr", text: sh("exec yes >&2", "max_output='64KiB'"), outcome: Error},
@@ -178,7 +179,7 @@ func TestHostile_AContractGetsNothingButWhatItWasGiven(t *testing.T) {
 			began := time.Now()
 			a := b.run(t, text)
 			if tc.outcome != "" && a.Verdict.Outcome != tc.outcome {
-				out, stderr, problem := b.evidence(t, a.Session, 1)
+				out, stderr, problem := b.evidence(t, a.Session)
 				t.Errorf("%s\n%s%s%s", outcomes(a), out, stderr, problem)
 			}
 			if tc.after != nil && tc.after(t, b, a, beside) {

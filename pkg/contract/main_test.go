@@ -51,7 +51,8 @@ func newBench(t testing.TB) *bench {
 	return b
 }
 
-func (b *bench) file(t testing.TB, name, text string) string {
+// file writes a file below the root.
+func (b *bench) file(t testing.TB, name, text string) {
 	t.Helper()
 	path := filepath.Join(b.root, name)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -60,7 +61,6 @@ func (b *bench) file(t testing.TB, name, text string) string {
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	return path
 }
 
 // begin runs a contract and returns at once.
@@ -90,8 +90,8 @@ func wait(t testing.TB, x *Execution) Answer {
 	return a
 }
 
-// evidence is what the session kept of a check.
-func (b *bench) evidence(t testing.TB, session string, check int) (out, stderr, problem string) {
+// evidence is what the session kept of its first check.
+func (b *bench) evidence(t testing.TB, session string) (out, stderr, problem string) {
 	t.Helper()
 	entries, err := b.Ledger.Read(session)
 	if err != nil {
@@ -117,14 +117,14 @@ func (b *bench) evidence(t testing.TB, session string, check int) (out, stderr, 
 		if err := json.Unmarshal(data, &e); err != nil {
 			t.Fatal(err)
 		}
-		if e.Step == check {
+		if e.Step == 1 {
 			if e.Problem != nil {
 				problem = *e.Problem
 			}
 			return string(e.Stdout.Base64), string(e.Stderr.Base64), problem
 		}
 	}
-	t.Fatalf("no evidence of step %d", check)
+	t.Fatal("no evidence of step 1")
 	return "", "", ""
 }
 

@@ -95,9 +95,9 @@ func TestDir_ReadsRegularFilesAlone(t *testing.T) {
 	})
 }
 
-// ledgerAt writes a chain of n records below a directory.
-func ledgerAt(t interface{ Fatal(...any) }, dir *Dir, sub string, n int) {
-	made, err := dir.Make(sub)
+// ledgerIn writes a chain of n records to the directory log below a directory.
+func ledgerIn(t interface{ Fatal(...any) }, dir *Dir, n int) {
+	made, err := dir.Make("log")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +127,7 @@ func TestLedger_TamperingIsFoundAndNamed(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer dir.Close()
-		ledgerAt(t, dir, "log", 3)
+		ledgerIn(t, dir, 3)
 		name := EntryName(rapid.IntRange(1, 3).Draw(t, "n"), "step")
 		file := filepath.Join(path, "log", name)
 		want := []string{"log/" + name}
@@ -185,7 +185,7 @@ func TestLedger_TamperingIsFoundAndNamed(t *testing.T) {
 func TestLedger_TornTailIsSetAsideAndNamed(t *testing.T) {
 	t.Parallel()
 	openTemp(t, func(t *testing.T, dir *Dir, path string) {
-		ledgerAt(t, dir, "log", 2)
+		ledgerIn(t, dir, 2)
 		var asides []string
 		for round := range 3 {
 			l, records, torn, err := OpenLedger(dir, "log", "c", epoch)
@@ -216,7 +216,7 @@ func TestLedger_TornTailIsSetAsideAndNamed(t *testing.T) {
 func TestLedger_IsNotRepairedWhereItIsBrokenOtherwise(t *testing.T) {
 	t.Parallel()
 	openTemp(t, func(t *testing.T, dir *Dir, path string) {
-		ledgerAt(t, dir, "log", 3)
+		ledgerIn(t, dir, 3)
 		must(t, os.Remove(filepath.Join(path, "log/0001-step.json")))
 		if _, _, _, err := OpenLedger(dir, "log", "c", epoch); err == nil || !strings.Contains(err.Error(), "log/0002-step.json") {
 			t.Error(err)
@@ -232,7 +232,7 @@ func TestDir_RemovesWithoutFollowing(t *testing.T) {
 	openTemp(t, func(t *testing.T, dir *Dir, path string) {
 		must(t, os.MkdirAll(filepath.Join(path, "keep"), 0o700))
 		must(t, os.WriteFile(filepath.Join(path, "keep/f"), nil, 0o400))
-		ledgerAt(t, dir, "log", 2)
+		ledgerIn(t, dir, 2)
 		must(t, os.Symlink(filepath.Join(path, "keep"), filepath.Join(path, "log/link")))
 		must(t, dir.Remove("log"))
 		if _, err := os.Lstat(filepath.Join(path, "log")); err == nil {
