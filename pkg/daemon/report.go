@@ -96,7 +96,7 @@ func lines(faults []config.Fault) string {
 
 // turn is a new state of something that has a process.
 type turn struct {
-	kind, name string // of the log line: "upstream", its key
+	kind, name string // an attribute of the log line: "upstream", its key
 	state      string
 	pid        int // 0 for none
 	message    string
@@ -113,6 +113,6 @@ func tell(log *slog.Logger, emit emitter, t turn, as string) {
 		attrs = append(attrs, "message", t.message)
 		message += ": " + t.message
 	}
-	log.Info(t.kind, attrs...)
+	log.Info("new state", attrs...)
 	emit("state", as, 0, message)
 }
