@@ -66,12 +66,12 @@ func (a *agent) request(method string, params []byte) ([]byte, error) {
 	id := strconv.Itoa(a.last)
 	line := append([]byte(`{"jsonrpc":"2.0","id":`+id+`,"method":"`+method+`","params":`), params...)
 	if _, err := a.conn.Write(append(line, "}\n"...)); err != nil {
-		return nil, fmt.Errorf("%w: it went away before %s (%v)", control.ErrUnreachable, method, err)
+		return nil, fmt.Errorf("%w: it went away before %s (%w)", control.ErrUnreachable, method, err)
 	}
 	for {
 		line, err := a.in.Next()
 		if err != nil {
-			return nil, fmt.Errorf("%w: it went away during %s (%v)", control.ErrUnreachable, method, err)
+			return nil, fmt.Errorf("%w: it went away during %s (%w)", control.ErrUnreachable, method, err)
 		}
 		var m jsonrpc.Message
 		if jsonrpc.Peek(line, &m) != nil || m.Kind() != jsonrpc.Response || string(m.ID.In(line)) != id {

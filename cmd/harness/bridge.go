@@ -37,7 +37,7 @@ func newMCPCmd() *cobra.Command {
 		Long:               strings.TrimPrefix(bridgeUsage, "usage: harness mcp [--socket PATH]\n\n"),
 		DisableFlagParsing: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if code := runBridge(args, os.Getenv); code != exitDone {
+			if code := runBridge(args, streams{cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()}, os.Getenv); code != exitDone {
 				return silentError{}
 			}
 			return nil
@@ -47,22 +47,22 @@ func newMCPCmd() *cobra.Command {
 
 // runBridge is `harness mcp`: no config, no command tree, nothing but the
 // bridge (PRF-3).
-func runBridge(args []string, getenv func(string) string) int {
+func runBridge(args []string, s streams, getenv func(string) string) int {
 	flags, help, err := bridgeFlags(args)
 	switch {
 	case err != nil:
-		return report(os.Stderr, err)
+		return report(s.err, err)
 	case help:
-		fmt.Print(bridgeUsage)
+		fmt.Fprint(s.out, bridgeUsage)
 		return exitDone
 	}
 	paths := findPaths(getenv, flags)
 	token := getenv("HARNESS_MCP_TOKEN")
 	err = bridge.Run(context.Background(), bridge.Options{
-		In:         os.Stdin,
-		Out:        os.Stdout,
+		In:         s.in,
+		Out:        s.out,
 		Dial:       func(ctx context.Context) (net.Conn, error) { return dialSession(ctx, paths, token) },
-		Say:        func(text string) { fmt.Fprintln(os.Stderr, "harness: "+plain.Text(text)) },
+		Say:        func(text string) { fmt.Fprintln(s.err, "harness: "+plain.Text(text)) },
 		Version:    programVersion,
 		MaxMessage: largestAnswer,
 		StopGrace:  bridgeGrace,
@@ -70,7 +70,7 @@ func runBridge(args []string, getenv func(string) string) int {
 		Asked:      asked(),
 		Handover:   getenv("HARNESS_MCP_COPY") == "",
 	})
-	return report(os.Stderr, err)
+	return report(s.err, err)
 }
 
 // asked returns what is closed once a signal asks the bridge to end: a harness

@@ -31,8 +31,8 @@ func classify(cmd *cobra.Command, effect string, roles []string) *cobra.Command 
 	return cmd
 }
 
-// read, write and destroy classify a command.
-func read(cmd *cobra.Command, roles ...string) *cobra.Command { return classify(cmd, run.Read, roles) }
+// read, write and destroy classify a command. All roles may read.
+func read(cmd *cobra.Command) *cobra.Command { return classify(cmd, run.Read, nil) }
 
 func write(cmd *cobra.Command, roles ...string) *cobra.Command {
 	return classify(cmd, run.Write, roles)

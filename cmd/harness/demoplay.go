@@ -238,8 +238,11 @@ func (d *demo) remove(context.Context) error {
 		return err
 	}
 	_, err = d.agents[0].call("demo__version", "{}")
-	if err == nil || !strings.Contains(err.Error(), string(wire.UnknownNamespace)) {
-		return fmt.Errorf("a removed server was called: %v", err)
+	switch {
+	case err == nil:
+		return errors.New("a removed server was called")
+	case !strings.Contains(err.Error(), string(wire.UnknownNamespace)):
+		return fmt.Errorf("call a removed server: %w", err)
 	}
 	d.say(took, "[mcp.demo] removed", "both: told, no tools of servers")
 	return nil

@@ -18,13 +18,13 @@ func starter() []byte { return []byte(starterText) }
 var starterText string
 
 func newInitCmd(g *globals) *cobra.Command {
-	var print bool
+	var show bool
 	cmd := &cobra.Command{
 		Use:   "init",
 		Short: "Write a first harness.toml, if there is none",
 		Args:  exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if print {
+			if show {
 				_, err := cmd.OutOrStdout().Write(starter())
 				return err
 			}
@@ -36,7 +36,7 @@ func newInitCmd(g *globals) *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&print, "print", false, "print it and write nothing")
+	cmd.Flags().BoolVar(&show, "print", false, "print it and write nothing")
 	return cmd
 }
 

@@ -65,18 +65,18 @@ type streams struct {
 
 // execute turns argv into a command, and returns its exit code.
 func execute(args []string) int {
+	io := streams{os.Stdin, os.Stdout, os.Stderr}
 	if len(args) > 0 && args[0] == "mcp" {
-		return runBridge(args[1:], os.Getenv)
+		return runBridge(args[1:], io, os.Getenv)
 	}
 	if len(args) > 0 && args[0] == demoServer {
-		return runDemoServer(args[1:], os.Stdin, os.Stdout)
+		return runDemoServer(args[1:], io.in, io.out)
 	}
 	if len(args) > 0 && args[0] == contractGuard {
-		return runGuard(args[1:], os.Stdin)
+		return runGuard(args[1:], io.in)
 	}
 	ctx, kill, stop := stopSignals()
 	defer stop()
-	io := streams{os.Stdin, os.Stdout, os.Stderr}
 	root := newRoot(io, kill)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)

@@ -135,10 +135,10 @@ func retryText(ms *int64) string {
 	return (time.Duration(*ms) * time.Millisecond).Round(100 * time.Millisecond).String()
 }
 
-// printFaults prints one fault a line: file, line, key, message.
-func printFaults(w io.Writer, indent string, faults []control.Fault) {
+// printFaults prints one fault a line: prefix, file, line, key, message.
+func printFaults(w io.Writer, prefix string, faults []control.Fault) {
 	for _, f := range faults {
-		fmt.Fprintln(w, indent+plain.Text(faultText(f)))
+		fmt.Fprintln(w, prefix+plain.Text(faultText(f)))
 	}
 }
 
