@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -16,7 +17,7 @@ import (
 )
 
 // fuzzMessages is small where every change is tested, and 10,000 once in a while.
-var fuzzMessages = flag.Int("fuzz-messages", 500, "how many random messages serve-mcp is sent") //nolint:gochecknoglobals // a flag
+var fuzzMessages = flag.Int("fuzz-messages", 500, "how many random messages serve-mcp is sent")
 
 // TestDelegate_AFuzzedClientStartsNothing sends the program random messages, in
 // both framings, mixed, cut off and glued together. It answers in whole messages
@@ -54,7 +55,7 @@ func TestDelegate_AFuzzedClientStartsNothing(t *testing.T) {
 	answers, last := 0, false
 	for read := bufio.NewReader(out); ; answers++ {
 		message, err := nextMessage(read)
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil || !json.Valid(message) {

@@ -122,7 +122,7 @@ func verifyLedger(tb testing.TB, s scale) []figure {
 	h := newHome(tb)
 	n := 10 * s.tables
 	dir := h.dir
-	if fast, err := os.MkdirTemp("/dev/shm", "hb"); err == nil { // every entry is synced
+	if fast, err := os.MkdirTemp("/dev/shm", "hb"); err == nil { //nolint:usetesting // in memory: every entry is synced
 		tb.Cleanup(func() { os.RemoveAll(fast) })
 		dir = fast
 	}

@@ -66,7 +66,7 @@ func launchRuns(tb testing.TB, s scale) []figure {
 func manyRuns(tb testing.TB, n, full int) *evidenced.Store {
 	tb.Helper()
 	dir := newHome(tb).dir
-	if fast, err := os.MkdirTemp("/dev/shm", "hb"); err == nil { // each is synced ten times
+	if fast, err := os.MkdirTemp("/dev/shm", "hb"); err == nil { //nolint:usetesting // in memory: each is synced ten times
 		tb.Cleanup(func() { os.RemoveAll(fast) })
 		dir = fast
 	}

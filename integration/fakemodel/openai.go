@@ -48,9 +48,7 @@ func parseResponses(_ string, body []byte) (ask, error) {
 		CallID string `json:"call_id"`
 		Output any
 	}
-	if json.Unmarshal(req.Input, &items) != nil {
-		return q, nil // a string
-	}
+	_ = json.Unmarshal(req.Input, &items) // a string has none
 	for _, i := range items {
 		if i.Type == "function_call_output" {
 			q.results = append(q.results, outcome{i.CallID, texts(i.Output)})

@@ -41,7 +41,7 @@ func Main(args []string) int {
 	}
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, syscall.SIGTERM, syscall.SIGINT)
-	go func() { cmd.Process.Signal(<-stop) }()
+	go func() { _ = cmd.Process.Signal(<-stop) }() // one that has ended needs none
 	f := New(args[0])
 	go func() {
 		lines(os.Stdin, in, f.Request)

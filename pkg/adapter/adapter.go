@@ -13,8 +13,9 @@ const (
 	// called mcp__harness__… by the limits of MCP-2.
 	server = "harness"
 
-	// Auto and Generic are settings that name no CLI.
-	Auto    = "auto"
+	// Auto is the setting by which a command says itself which CLI it is.
+	Auto = "auto"
+	// Generic is the setting for a CLI that is not known, and its name.
 	Generic = "generic"
 )
 

@@ -108,15 +108,19 @@ func geminiMerge(text []byte, bridge []string) ([]byte, error) {
 		return nil, err
 	}
 	m, ok := d.find("mcp", "allowed")
-	var allowed []string
-	if !ok || json.Unmarshal(d.plain[m.start:m.end], &allowed) != nil || allowed == nil || slices.Contains(allowed, server) {
+	if !ok {
 		return text, nil
 	}
-	more := quote(server)
-	if len(allowed) > 0 {
-		more += ","
+	var allowed []string
+	// What is no list of names allows none by its name, and stays as it is.
+	if err := json.Unmarshal(d.plain[m.start:m.end], &allowed); err == nil && allowed != nil && !slices.Contains(allowed, server) {
+		more := quote(server)
+		if len(allowed) > 0 {
+			more += ","
+		}
+		text = d.insert(m.start+1, more)
 	}
-	return d.insert(m.start+1, more), nil
+	return text, nil
 }
 
 // geminiArgs adds our server to those that the arguments allow, if they name

@@ -23,8 +23,8 @@ func RootOnly(path string) bool {
 			return false
 		case link.Mode()&fs.ModeSymlink != 0:
 			// Its target's directories count as well.
-			real, err := filepath.EvalSymlinks(p)
-			if err != nil || !RootOnly(real) {
+			target, err := filepath.EvalSymlinks(p)
+			if err != nil || !RootOnly(target) {
 				return false
 			}
 		case link.Mode()&0o022 != 0:

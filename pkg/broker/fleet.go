@@ -57,10 +57,10 @@ type entry struct {
 func Merge(c Content) (*Fleet, error) {
 	f := &Fleet{own: c.OwnResources, realms: map[string]*realm{"": {}}}
 	for _, o := range c.Offers {
-		f.realm(o.Project)
+		f.ensure(o.Project)
 	}
 	for _, p := range c.Prompts {
-		f.realm(p.Project)
+		f.ensure(p.Project)
 	}
 	for _, project := range slices.Sorted(maps.Keys(f.realms)) {
 		if err := f.fill(project, c); err != nil {
@@ -70,11 +70,11 @@ func Merge(c Content) (*Fleet, error) {
 	return f, nil
 }
 
-func (f *Fleet) realm(project string) *realm {
+// ensure makes the realm of a project, where there is none.
+func (f *Fleet) ensure(project string) {
 	if f.realms[project] == nil {
 		f.realms[project] = &realm{}
 	}
-	return f.realms[project]
 }
 
 // fill makes the realm of a project from what is global and what is its own.

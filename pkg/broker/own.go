@@ -111,7 +111,7 @@ func (c *OwnCall) Relay(call *jsonrpc.Call, line []byte, m *jsonrpc.Message, _ *
 		c.finish(call, result, err)
 		for _, f := range c.then {
 			if err := guard(f); err != nil {
-				c.s.explain(c.tool.Tool.Name, err)
+				_ = c.s.explain(c.tool.Tool.Name, err) // the caller has its answer
 			}
 		}
 	})

@@ -41,16 +41,16 @@ func systemFiles() []string {
 func toolDirs(path string) []string {
 	var dirs []string
 	for _, dir := range filepath.SplitList(path) {
-		real, err := filepath.EvalSymlinks(dir)
-		if err != nil || !filepath.IsAbs(dir) || real == "/" {
+		resolved, err := filepath.EvalSymlinks(dir)
+		if err != nil || !filepath.IsAbs(dir) || resolved == "/" {
 			continue
 		}
-		dirs = append(dirs, real)
-		if filepath.Base(real) != "bin" {
+		dirs = append(dirs, resolved)
+		if filepath.Base(resolved) != "bin" {
 			continue
 		}
 		for _, beside := range []string{"lib", "lib64", "libexec", "include", "pkg", "src"} {
-			dirs = append(dirs, filepath.Join(filepath.Dir(real), beside))
+			dirs = append(dirs, filepath.Join(filepath.Dir(resolved), beside))
 		}
 	}
 	home, err := os.UserHomeDir()

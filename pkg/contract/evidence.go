@@ -56,11 +56,11 @@ func checkEvidence(session string, entries []ledger.Entry) error {
 	if err != nil || len(h.kept) == 0 {
 		return err
 	}
-	real, err := filepath.EvalSymlinks(session) // as in openSession
+	resolved, err := filepath.EvalSymlinks(session) // as in openSession
 	if err != nil {
 		return fmt.Errorf("open the evidence: %w", err)
 	}
-	dir, err := evidence.OpenDir(filepath.Join(real, evidenceDir))
+	dir, err := evidence.OpenDir(filepath.Join(resolved, evidenceDir))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("open the evidence: %w", err)
 	}

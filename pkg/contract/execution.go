@@ -342,7 +342,7 @@ func (x *Execution) once(ctx context.Context, step int, name, sandbox string, ru
 		return nil
 	}
 	if ctx.Err() != nil {
-		return nil
+		return nil //nolint:nilerr // to be cut off is no fault
 	}
 	started, err := x.log.Append(entryStarted, map[string]any{"step": step, "name": name})
 	if err != nil {

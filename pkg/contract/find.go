@@ -36,20 +36,20 @@ func Find(contract, dir string, roots []string) (Source, error) {
 		path = filepath.Join(dir, path)
 	}
 	for _, root := range append([]string{dir}, roots...) {
-		real, err := filepath.EvalSymlinks(root)
+		resolved, err := filepath.EvalSymlinks(root)
 		if err != nil {
 			continue // a root that is not there holds nothing
 		}
-		for _, as := range []string{root, real} {
+		for _, as := range []string{root, resolved} {
 			rel, err := filepath.Rel(as, path)
 			if err != nil || !filepath.IsLocal(rel) {
 				continue
 			}
-			text, err := readFile(real, rel)
+			text, err := readFile(resolved, rel)
 			if err != nil {
 				return Source{}, fmt.Errorf("read the contract: %w", err)
 			}
-			return Source{filepath.Base(rel), text, filepath.Dir(filepath.Join(real, rel))}, nil
+			return Source{filepath.Base(rel), text, filepath.Dir(filepath.Join(resolved, rel))}, nil
 		}
 	}
 	return Source{}, ErrOutside

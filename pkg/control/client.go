@@ -159,7 +159,7 @@ func (c *Client) Logs(ctx context.Context, req LogsRequest, w io.Writer) error {
 	case !req.Follow:
 		return err
 	case ctx.Err() != nil:
-		return nil
+		return nil //nolint:nilerr // whoever follows a log ends it so
 	case err == nil:
 		return lost(io.EOF, "the log")
 	}

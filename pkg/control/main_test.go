@@ -134,7 +134,7 @@ func (f *fakeOps) ServeSession(ctx context.Context, conn *net.UnixConn, hello He
 // dirOf returns a new directory whose path is short enough for a socket.
 func dirOf(t testing.TB) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "hc")
+	dir, err := os.MkdirTemp("", "hc") //nolint:usetesting // a socket's path has to be short
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,22 +32,21 @@ var errNoProject = errors.New("no harness.toml of a project")
 // never the global one (section 2 of the contract). Links in dir are resolved,
 // so that a project has one path however it is reached.
 func FindProject(dir, home, global string) (string, error) {
-	real, err := filepath.EvalSymlinks(dir)
+	start, err := filepath.EvalSymlinks(dir)
 	if err != nil {
 		return "", fmt.Errorf("there is no directory %s", dir)
 	}
 	if resolved, err := filepath.EvalSymlinks(home); err == nil {
 		home = resolved
 	}
-	own, ownErr := os.Stat(global)
-	for _, at := range Above(real, home) {
+	own, _ := os.Stat(global) // nil, which is no file, where there is none
+	for _, at := range Above(start, home) {
 		path := filepath.Join(at, projectFile)
-		info, err := os.Stat(path)
-		if err == nil && (ownErr != nil || !os.SameFile(own, info)) {
+		if info, err := os.Stat(path); err == nil && !os.SameFile(own, info) {
 			return path, nil
 		}
 	}
-	return "", fmt.Errorf("%w at or above %s", errNoProject, real)
+	return "", fmt.Errorf("%w at or above %s", errNoProject, start)
 }
 
 // NoProject says that no project of that name is among those that are up.

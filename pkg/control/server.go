@@ -133,18 +133,19 @@ func (s *Server) Serve(ctx context.Context, listener *net.UnixListener) error {
 		BaseContext:       func(net.Listener) context.Context { return alive },
 		ConnContext:       withGuest,
 	}
-	failed := make(chan error, 1)
+	var err, broken error
+	closed := make(chan struct{})
 	go func() {
-		failed <- server.Serve(&guarded{listener, s.opt.UID, s.opt.Logger})
+		defer close(closed)
+		broken = server.Serve(&guarded{listener, s.opt.UID, s.opt.Logger})
 	}()
-	var err error
 	select {
 	case <-ctx.Done():
 		err = ctx.Err()
 		s.shutdown(ctx, server)
-		<-failed
-	case err = <-failed:
-		err = fmt.Errorf("accept control connections: %w", err)
+		<-closed
+	case <-closed:
+		err = fmt.Errorf("accept control connections: %w", broken)
 		server.Close()
 	}
 	end()

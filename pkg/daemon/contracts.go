@@ -229,12 +229,12 @@ func (c *contracts) launch(id, session, digest string, actor run.Actor, key stri
 
 // hold waits until the run has ended, or ends it when ctx does: when the process
 // that runs the session is gone.
-func (c *contracts) hold(ctx context.Context, id string) error {
+func (c *contracts) hold(ctx context.Context, id string) {
 	c.mu.Lock()
 	h := c.held[id]
 	c.mu.Unlock()
 	if h == nil {
-		return nil
+		return
 	}
 	h.lost.Stop()
 	select {
@@ -242,7 +242,6 @@ func (c *contracts) hold(ctx context.Context, id string) error {
 	case <-ctx.Done():
 		c.end(id)
 	}
-	return nil
 }
 
 // end seals the run of a session by what its ledger says.
@@ -315,7 +314,8 @@ func (o *ops) contractHold(ctx context.Context, raw json.RawMessage, _ petitione
 	if err != nil {
 		return nil, err
 	}
-	return struct{}{}, o.contracts.hold(ctx, a.Run)
+	o.contracts.hold(ctx, a.Run)
+	return struct{}{}, nil
 }
 
 func (o *ops) contractEnd(ctx context.Context, raw json.RawMessage, who petitioner) (any, error) {

@@ -383,7 +383,7 @@ func (o *ops) runWait(ctx context.Context, raw json.RawMessage, who petitioner) 
 	return launched{Run: info}, err
 }
 
-// Verification is the answer of `harness runs ID verify --json`.
+// verification is the answer of `harness runs ID verify --json`.
 type verification struct {
 	OK      bool       `json:"ok"`
 	Entries int        `json:"entries"`

@@ -3,6 +3,7 @@ package delegate
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -253,7 +254,7 @@ func TestServe_AFuzzedClientStartsNothing(t *testing.T) {
 	in, n := newReader(&out), 0
 	for {
 		message, _, err := in.next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil || !json.Valid(message) {

@@ -100,7 +100,7 @@ type page struct {
 // maxPage bounds a page.
 const maxPage = 100
 
-// request is one read.
+// reading is one read.
 type reading struct {
 	page
 	scope *broker.Scope

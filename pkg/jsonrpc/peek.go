@@ -110,7 +110,7 @@ func (p *peeker) object(i int, at place) int {
 // store reads the value at b[i] and notes where it is if key is one of ours.
 func (p *peeker) store(i int, at place, key []byte) int {
 	span, inside := p.find(at, key)
-	end := bad
+	var end int
 	if inside != elsewhere && i < len(p.b) && p.b[i] == '{' {
 		end = p.object(i, inside)
 	} else {

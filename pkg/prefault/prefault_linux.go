@@ -23,7 +23,7 @@ const (
 // free: an object of this size lies where the next ones will.
 const span = 40 << 10
 
-func init() {
+func init() { //nolint:gochecknoinits // it is of use before main alone
 	collect := runtime.GC // among the first of the text
 	populate(**(**uintptr)(unsafe.Pointer(&collect)), textSize, populateRead)
 	populate(uintptr(unsafe.Pointer(&next()[0])), heapSize, populateWrite)

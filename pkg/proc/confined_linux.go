@@ -28,10 +28,12 @@ const (
 	stageExec
 )
 
-// stages name what failed.
-var stages = [...]string{
-	"fork", "make namespaces", "begin a session", "raise the loopback interface", "set a limit", "enter its directory",
-	"open its standard files", "hold it to its directories", "start",
+// stageName says what failed.
+func stageName(stage int32) string {
+	return [...]string{
+		"fork", "make namespaces", "begin a session", "raise the loopback interface", "set a limit", "enter its directory",
+		"open its standard files", "hold it to its directories", "start",
+	}[stage]
 }
 
 // customaryFiles is the soft limit of open files. Go raises its own to the hard
@@ -102,7 +104,7 @@ func forkConfined(spec Spec, argv []string, files []uintptr, m maternity) (child
 	defer fault.Close()
 	midwife.Wait()
 	if errno != 0 {
-		return child{}, &Unconfined{stages[stageFork], errno}
+		return child{}, &Unconfined{stageName(stageFork), errno}
 	}
 	c := child{pid: int(pid)}
 	if b.pidfd >= 0 && unix.SetNonblock(int(b.pidfd), true) == nil {
@@ -112,9 +114,9 @@ func forkConfined(spec Spec, argv []string, files []uintptr, m maternity) (child
 		kill(c.pid)
 		c.wait()
 		c.reap()
-		return child{}, &Unconfined{stages[stageMap], released}
+		return child{}, &Unconfined{stageName(stageMap), released}
 	}
-	return c, b.outcome(c, spec, fault)
+	return c, b.outcome(c, fault)
 }
 
 func kill(pid int) { _ = syscall.Kill(pid, syscall.SIGKILL) }
@@ -248,7 +250,7 @@ func (b *burden) release(m maternity) error {
 }
 
 // outcome waits until the child became its program, and says why where not.
-func (b *burden) outcome(c child, spec Spec, fault *os.File) error {
+func (b *burden) outcome(c child, fault *os.File) error {
 	var said [2]int32
 	raw := unsafe.Slice((*byte)(unsafe.Pointer(&said)), unsafe.Sizeof(b.report))
 	_, err := io.ReadFull(fault, raw)
@@ -260,11 +262,11 @@ func (b *burden) outcome(c child, spec Spec, fault *os.File) error {
 	c.reap()
 	switch {
 	case err != nil:
-		return &Unconfined{stages[stageFork], err}
+		return &Unconfined{stageName(stageFork), err}
 	case said[0] == stageExec:
 		return syscall.Errno(said[1])
 	}
-	return &Unconfined{stages[said[0]], syscall.Errno(said[1])}
+	return &Unconfined{stageName(said[0]), syscall.Errno(said[1])}
 }
 
 // userMaps give users and groups the same numbers in a namespace as here: root

@@ -23,7 +23,7 @@ const (
 // so a disk that hangs holds up nobody.
 type Log struct {
 	path string
-	max  int64
+	most int64
 	keep int
 
 	mu      sync.Mutex
@@ -38,13 +38,13 @@ type Log struct {
 }
 
 // OpenLog opens the log at path for appending, mode 0600, and makes its
-// directory if there is none. max is the size of one file in bytes, keep how
+// directory if there is none. most is the size of one file in bytes, keep how
 // many full ones are kept beside the current one.
-func OpenLog(path string, max int64, keep int) (*Log, error) {
+func OpenLog(path string, most int64, keep int) (*Log, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("make the log's directory: %w", err)
 	}
-	l := &Log{path: path, max: max, keep: keep}
+	l := &Log{path: path, most: most, keep: keep}
 	if err := l.open(); err != nil {
 		return nil, fmt.Errorf("open log: %w", err)
 	}
@@ -146,7 +146,7 @@ func (l *Log) append(chunk []byte) error {
 // fit says how many bytes of chunk go into the file as it is: whole lines, or
 // a first line that is too long for any file. 0 means none.
 func (l *Log) fit(chunk []byte) int {
-	room := l.max - l.size
+	room := l.most - l.size
 	if int64(len(chunk)) <= room {
 		return len(chunk)
 	}

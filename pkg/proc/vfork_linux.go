@@ -24,12 +24,12 @@ import (
 //go:norace
 //go:nocheckptr
 func (b *burden) fork() (pid uintptr, errno syscall.Errno) {
-	syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&b.all)), uintptr(unsafe.Pointer(&b.mask)), 8, 0, 0)
+	_, _, _ = syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&b.all)), uintptr(unsafe.Pointer(&b.mask)), 8, 0, 0)
 	b.flags |= unix.CLONE_VM | unix.CLONE_VFORK
 	enterSyscall() // no branch until leaveSyscall: where coverage is counted, it is by calls
 	pid, errno = vfork(b)
 	leaveSyscall()
-	syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&b.mask)), 0, 8, 0, 0)
+	_, _, _ = syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&b.mask)), 0, 8, 0, 0)
 	return pid, errno
 }
 

@@ -42,9 +42,9 @@ func TestError_MatchesOnlyItsSentinel(t *testing.T) {
 		wire.IdempotencyConflict: wire.ErrIdempotencyConflict, wire.UnknownRun: wire.ErrUnknownRun,
 		wire.Internal: wire.ErrInternal,
 	}
-	for code, own := range sentinels {
+	for code := range sentinels {
 		for other, sentinel := range sentinels {
-			if got := errors.Is(wire.New(code, "x"), sentinel); got != (own == sentinel) {
+			if got := errors.Is(wire.New(code, "x"), sentinel); got != (code == other) {
 				t.Errorf("errors.Is(%s, %s) = %t", code, other, got)
 			}
 		}

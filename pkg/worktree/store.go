@@ -268,7 +268,7 @@ func (s *Store) make(ctx context.Context, w *Worktree, r Request) error {
 	if err != nil {
 		return err
 	}
-	if real, err := filepath.EvalSymlinks(w.Repo); err != nil || top != real {
+	if resolved, err := filepath.EvalSymlinks(w.Repo); err != nil || top != resolved {
 		return &Refused{"the path is not the top directory of a repository"}
 	}
 	base := r.Base
