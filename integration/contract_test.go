@@ -88,7 +88,7 @@ func TestContract_GoesOnWhenTheClockWasSet(t *testing.T) {
 				Engine: &contract.Engine{Host: host, Lookup: os.LookupEnv, Log: slog.New(slog.DiscardHandler)},
 				Ledger: ledger.Open(h.path("state/harness/ledger")).At(clock), Principal: contract.Local(),
 			}
-			if _, err := r.Run(contract.Request{Session: "s", Name: "c.toml", Text: []byte(text), Root: h.path("home")}); err != nil {
+			if _, err := r.Run(t.Context(), contract.Request{Session: "s", Name: "c.toml", Text: []byte(text), Root: h.path("home")}); err != nil {
 				t.Fatal(err)
 			}
 			eventually(t, "the second check to begin", func() bool { return exists(h.path("home/wait")) })

@@ -116,7 +116,7 @@ func newContractRunCmd(g *globals, kill <-chan struct{}) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			x, err := r.Run(req)
+			x, err := r.Run(cmd.Context(), req)
 			if invalid, ok := errors.AsType[*contract.Invalid](err); ok {
 				return reportValidation(cmd, args[0], validation{Errors: toFaults(invalid.Faults)}, asJSON)
 			}

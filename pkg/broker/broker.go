@@ -2,6 +2,7 @@ package broker
 
 import (
 	"cmp"
+	"context"
 	"log/slog"
 	"runtime/debug"
 	"slices"
@@ -126,11 +127,12 @@ func (b *Broker) snapshot() []*session {
 }
 
 // Serve runs one session of a caller over edge, which it closes, and returns
-// when the session is over. A panic ends that session and nothing else.
-func (b *Broker) Serve(edge Edge, caller Caller) {
+// when the session is over. A panic ends that session and nothing else. The end
+// of ctx ends nothing: whoever wants the session to end closes edge.
+func (b *Broker) Serve(ctx context.Context, edge Edge, caller Caller) {
 	b.mu.Lock()
 	b.last++
-	s := newSession(b, "s"+strconv.Itoa(b.last), edge, caller)
+	s := newSession(context.WithoutCancel(ctx), b, "s"+strconv.Itoa(b.last), edge, caller)
 	b.sessions[s] = struct{}{}
 	b.mu.Unlock()
 	defer func() {

@@ -49,8 +49,8 @@ type Edge interface {
 	Flush() error
 	// Gone reports that the agent's side is closed for good in both directions.
 	Gone() bool
-	// Drain waits until what was flushed is accepted or limit has passed.
-	Drain(limit time.Duration)
+	// Drain waits until what was flushed is accepted or ctx ends.
+	Drain(ctx context.Context)
 	io.Closer
 	// Wait returns when nothing of a closed edge runs any more. The session's
 	// reader calls it, without a lock.
@@ -194,9 +194,7 @@ func (e *SocketEdge) Gone() bool {
 }
 
 // Drain implements [Edge].
-func (e *SocketEdge) Drain(limit time.Duration) {
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
-	defer cancel()
+func (e *SocketEdge) Drain(ctx context.Context) {
 	// What could not be delivered has nobody left to be told.
 	_ = e.out.Drain(ctx)
 }

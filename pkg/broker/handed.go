@@ -2,11 +2,11 @@ package broker
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"net"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"harness/pkg/handover"
 	"harness/pkg/jsonrpc"
@@ -181,8 +181,8 @@ func (e *HandedEdge) Flush() error {
 func (e *HandedEdge) Gone() bool { return e.s.Gone() }
 
 // Drain implements [Edge].
-func (e *HandedEdge) Drain(limit time.Duration) {
-	e.s.Drain(limit)
+func (e *HandedEdge) Drain(ctx context.Context) {
+	e.s.Drain(ctx)
 	e.over.Store(true)
 }
 

@@ -103,7 +103,7 @@ func (c *OwnCall) Relay(call *jsonrpc.Call, line []byte, m *jsonrpc.Message, _ *
 	if len(params.Arguments) == 0 {
 		params.Arguments = json.RawMessage(`{}`)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(c.s.ctx)
 	c.cancel = cancel
 	c.s.own.Go(func() {
 		defer cancel()

@@ -89,7 +89,7 @@ func (s *session) readOwn(uri string, line []byte, m *jsonrpc.Message) {
 
 // Relay implements [Upstream]: it begins the read, beside the session.
 func (r *ownRead) Relay(call *jsonrpc.Call, _ []byte, _ *jsonrpc.Message, _ *jsonrpc.Batch) *wire.Error {
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(r.s.ctx)
 	r.cancel = cancel
 	r.s.own.Go(func() {
 		defer cancel()

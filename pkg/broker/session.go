@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -25,6 +26,9 @@ type session struct {
 	since time.Time
 	edge  Edge
 	who   Caller
+	// What the endpoint does by itself begins with it. It never ends: close takes
+	// the calls back first, so that none is answered with its own cancellation.
+	ctx   context.Context //nolint:containedctx // of all calls, and no call brings one
 	own   sync.WaitGroup  // calls of the endpoint's own tools
 	batch jsonrpc.Batch   // the reader goroutine's: what goes to upstreams
 	m     jsonrpc.Message // the reader goroutine's: of the line at hand
@@ -58,8 +62,8 @@ type inflight struct {
 	task bool
 }
 
-func newSession(b *Broker, id string, edge Edge, caller Caller) *session {
-	return &session{b: b, id: id, since: time.Now(), edge: edge, who: caller, calls: map[string]*inflight{}, questions: newQuestions(), privates: map[string]Private{}}
+func newSession(ctx context.Context, b *Broker, id string, edge Edge, caller Caller) *session {
+	return &session{b: b, id: id, since: time.Now(), edge: edge, who: caller, ctx: ctx, calls: map[string]*inflight{}, questions: newQuestions(), privates: map[string]Private{}}
 }
 
 func (s *session) describe() SessionInfo {
@@ -148,11 +152,18 @@ func (s *session) end(err error) {
 		s.await()
 		// The last answer may be committed and not flushed yet.
 		s.Flush()
-		s.edge.Drain(time.Second)
+		s.drain()
 	} else if !errors.Is(err, net.ErrClosed) {
 		s.b.opt.Logger.Debug("session ended", "session", s.id, "error", err)
 	}
 	s.close()
+}
+
+// drain waits a moment for what was flushed to be accepted.
+func (s *session) drain() {
+	ctx, cancel := context.WithTimeout(s.ctx, time.Second)
+	defer cancel()
+	s.edge.Drain(ctx)
 }
 
 // close ends the session's connection and cancels what nobody waits for.

@@ -133,7 +133,7 @@ func (f *fixture) connectAs(limits broker.Limits, who broker.Caller) *agent {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	f.sessions.Go(func() { f.b.Serve(broker.NewSocketEdge(server, nil, limits), who) })
+	f.sessions.Go(func() { f.b.Serve(f.t.Context(), broker.NewSocketEdge(server, nil, limits), who) })
 	f.t.Cleanup(func() { conn.Close() })
 	return &agent{f.t, conn, bufio.NewReader(conn)}
 }

@@ -24,7 +24,7 @@ func TestEvidence_ThatWasTamperedWithIsNoticed(t *testing.T) {
 		"export": func() error { _, err := other.Export("s"); return err },
 		"text":   func() error { _, _, err := other.Text("s"); return err },
 		"run": func() error {
-			_, err := other.Run(Request{Session: "s", Name: "c", Text: []byte(text), Root: b.root})
+			_, err := other.Run(t.Context(), Request{Session: "s", Name: "c", Text: []byte(text), Root: b.root})
 			return err
 		},
 	}

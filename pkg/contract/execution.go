@@ -61,7 +61,9 @@ func (x *Execution) Wait(ctx context.Context) (Answer, error) {
 func (x *Execution) Handle() (Answer, error) {
 	select {
 	case <-x.done:
-		return x.Wait(context.Background())
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		return x.answered, x.err
 	default:
 	}
 	entries, err := x.runner.Ledger.Read(x.id)
@@ -106,7 +108,7 @@ func (x *Execution) Cancel() {
 }
 
 // prepare takes in what the chain says already.
-func (x *Execution) prepare(again bool) error {
+func (x *Execution) prepare(ctx context.Context, again bool) error {
 	h, err := replay(x.log.Entries())
 	switch {
 	case err != nil:
@@ -128,7 +130,7 @@ func (x *Execution) prepare(again bool) error {
 	}
 	if x.runner.Reap != nil {
 		// What a dead process left of a step must not run beside its repetition.
-		x.runner.Reap(context.Background())
+		x.runner.Reap(ctx)
 	}
 	x.log.As(x.runner.Principal)
 	if err := recordInterruption(x.log, h); err != nil {

@@ -66,7 +66,7 @@ func (b *bench) file(t testing.TB, name, text string) {
 // begin runs a contract and returns at once.
 func (b *bench) begin(t testing.TB, session, text string) *Execution {
 	t.Helper()
-	x, err := b.Run(Request{Session: session, Name: "c.toml", Text: []byte(text), Root: b.root})
+	x, err := b.Run(t.Context(), Request{Session: session, Name: "c.toml", Text: []byte(text), Root: b.root})
 	if err != nil {
 		t.Fatal(err)
 	}

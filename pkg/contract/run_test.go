@@ -183,7 +183,7 @@ func TestRun_OneSessionIsOneExecution(t *testing.T) {
 		t.Error("a second execution")
 	}
 	other := &Runner{Engine: b.Engine, Ledger: b.Ledger, Principal: b.Principal}
-	z, err := other.Run(Request{Session: "s", Text: []byte(text), Root: b.root})
+	z, err := other.Run(t.Context(), Request{Session: "s", Text: []byte(text), Root: b.root})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +197,7 @@ func TestRun_OneSessionIsOneExecution(t *testing.T) {
 	if data, _ := os.ReadFile(filepath.Join(b.root, "count")); string(data) != "x\n" {
 		t.Errorf("run %q", data)
 	}
-	if _, err := b.Run(Request{Session: "s", Text: []byte(sh("true")), Root: b.root}); !errors.Is(err, ErrConflict) {
+	if _, err := b.Run(t.Context(), Request{Session: "s", Text: []byte(sh("true")), Root: b.root}); !errors.Is(err, ErrConflict) {
 		t.Errorf("another contract: %v", err)
 	}
 }
@@ -214,7 +214,7 @@ func TestRun_AnInterruptedSessionGoesOnWhenAskedTo(t *testing.T) {
 	if _, err := x.Wait(t.Context()); err == nil {
 		t.Error("it came to something")
 	}
-	if _, err := b.Run(Request{Session: "late", Text: []byte(text), Root: b.root}); !errors.Is(err, ErrInterrupted) {
+	if _, err := b.Run(t.Context(), Request{Session: "late", Text: []byte(text), Root: b.root}); !errors.Is(err, ErrInterrupted) {
 		t.Errorf("begun after the end: %v", err)
 	}
 	again := &Runner{Engine: b.Engine, Ledger: b.Ledger, Principal: ledger.Principal{Tenant: "acme", User: "bob"}}
@@ -224,7 +224,7 @@ func TestRun_AnInterruptedSessionGoesOnWhenAskedTo(t *testing.T) {
 		}
 	}
 	b.file(t, "go", "")
-	y, err := again.Run(Request{Session: "s", Text: []byte(text), Root: b.root})
+	y, err := again.Run(t.Context(), Request{Session: "s", Text: []byte(text), Root: b.root})
 	if err != nil {
 		t.Fatal(err)
 	}

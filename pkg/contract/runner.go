@@ -73,8 +73,9 @@ type Runner struct {
 }
 
 // Run runs a contract, or joins the session that runs it, or returns what it
-// came to; a session that was interrupted goes on (CON-2, CON-3).
-func (r *Runner) Run(req Request) (*Execution, error) {
+// came to; a session that was interrupted goes on (CON-2, CON-3). It outlives the
+// caller: [Execution.Cancel] and [Runner.Stop] end it, and not the end of ctx.
+func (r *Runner) Run(ctx context.Context, req Request) (*Execution, error) {
 	spec, faults := Parse(req.Name, req.Text)
 	if len(faults) > 0 {
 		return nil, &Invalid{faults}
@@ -100,7 +101,7 @@ func (r *Runner) Run(req Request) (*Execution, error) {
 		}
 		return x, nil
 	}
-	return r.open(req, spec, digest)
+	return r.open(context.WithoutCancel(ctx), req, spec, digest)
 }
 
 // newSession makes a name that sorts by time.
@@ -109,7 +110,7 @@ func newSession() string {
 }
 
 // open begins a session, goes on with one, or follows somebody else's.
-func (r *Runner) open(req Request, spec *Spec, digest string) (*Execution, error) {
+func (r *Runner) open(ctx context.Context, req Request, spec *Spec, digest string) (*Execution, error) {
 	steps := len(spec.Checks)
 	if spec.Work != nil {
 		steps++
@@ -126,13 +127,13 @@ func (r *Runner) open(req Request, spec *Spec, digest string) (*Execution, error
 		log, err = r.Ledger.Write(req.Session)
 	}
 	if errors.Is(err, ledger.ErrBusy) {
-		return x, r.follow(x)
+		return x, r.follow(ctx, x)
 	}
 	if err != nil {
 		return nil, err
 	}
 	x.log = log
-	if err := x.prepare(again); err != nil {
+	if err := x.prepare(ctx, again); err != nil {
 		if closeErr := log.Close(); closeErr != nil {
 			return nil, errors.Join(err, closeErr)
 		}
@@ -141,13 +142,13 @@ func (r *Runner) open(req Request, spec *Spec, digest string) (*Execution, error
 	if x.isOver() {
 		return x, log.Close()
 	}
-	r.begin(x, x.execute)
+	r.begin(ctx, x, x.execute)
 	return x, nil
 }
 
 // begin runs x beside the caller, who holds mu.
-func (r *Runner) begin(x *Execution, run func(context.Context)) {
-	ctx, cancel := context.WithCancelCause(context.Background())
+func (r *Runner) begin(ctx context.Context, x *Execution, run func(context.Context)) {
+	ctx, cancel := context.WithCancelCause(ctx)
 	x.cancel = cancel
 	if r.running == nil {
 		r.running = map[string]*Execution{}
@@ -164,7 +165,7 @@ func (r *Runner) begin(x *Execution, run func(context.Context)) {
 }
 
 // follow watches a session that another process runs.
-func (r *Runner) follow(x *Execution) error {
+func (r *Runner) follow(ctx context.Context, x *Execution) error {
 	entries, err := r.Ledger.Read(x.id)
 	if err != nil {
 		return err
@@ -176,7 +177,7 @@ func (r *Runner) follow(x *Execution) error {
 	case h.contract != x.digest || h.Root != x.root:
 		return ErrConflict
 	}
-	r.begin(x, x.follow)
+	r.begin(ctx, x, x.follow)
 	return nil
 }
 
@@ -300,7 +301,7 @@ func (r *Runner) Cancel(ctx context.Context, id string) (Answer, error) {
 				return Answer{}, err
 			}
 			// With the wish on the disk, going on is coming to an end.
-			x, err := r.Run(Request{Session: id, Name: id, Text: text, Root: root})
+			x, err := r.Run(ctx, Request{Session: id, Name: id, Text: text, Root: root})
 			if err != nil {
 				return Answer{}, err
 			}

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"io"
 	"log/slog"
 	"slices"
@@ -30,7 +31,7 @@ type archive struct {
 
 // open opens it, and seals what an earlier daemon left that was killed. close is
 // to be called also after an error.
-func (a *archive) open(state *stateDir, commands func() (run.Catalog, error), opt run.Options, nodes workflow.Launcher, log *slog.Logger) error {
+func (a *archive) open(ctx context.Context, state *stateDir, commands func() (run.Catalog, error), opt run.Options, nodes workflow.Launcher, log *slog.Logger) error {
 	id, err := state.instance()
 	if err != nil {
 		return err
@@ -62,7 +63,7 @@ func (a *archive) open(state *stateDir, commands func() (run.Catalog, error), op
 		return err
 	}
 	a.opened = append(a.opened, a.runs)
-	if a.flows, err = workflow.Open(a.state, nodes, log, time.Now()); err != nil {
+	if a.flows, err = workflow.Open(ctx, a.state, nodes, log, time.Now()); err != nil {
 		return err
 	}
 	a.opened = append(a.opened, a.flows)

@@ -64,8 +64,9 @@ type task struct {
 }
 
 // start seals a run and starts its process. The error is one of before: nothing
-// was recorded. What fails after that is how the run ended.
-func (b *bounded) start(t task) (*run.Run, error) {
+// was recorded. What fails after that is how the run ended. It outlives whoever
+// asked for it: Serve and cancel end it, and not the end of ctx.
+func (b *bounded) start(ctx context.Context, t task) (*run.Run, error) {
 	exe, err := upstream.FindExe(t.launch.Cmd, os.Getenv("PATH"))
 	if err != nil {
 		return nil, err
@@ -74,7 +75,7 @@ func (b *bounded) start(t task) (*run.Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel, err := b.admit(t.id)
+	ctx, cancel, err := b.admit(ctx, t.id)
 	if err != nil {
 		return nil, err
 	}
@@ -107,13 +108,13 @@ func (b *bounded) start(t task) (*run.Run, error) {
 }
 
 // admit counts a run that is about to be.
-func (b *bounded) admit(id string) (context.Context, context.CancelFunc, error) {
+func (b *bounded) admit(ctx context.Context, id string) (context.Context, context.CancelFunc, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closing {
 		return nil, nil, context.Canceled
 	}
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	b.cancels[id] = cancel
 	b.wg.Add(1)
 	return ctx, cancel, nil

@@ -127,8 +127,8 @@ func (d *daemon) stir() {
 }
 
 // open opens the archive.
-func (d *daemon) open(state *stateDir) error {
-	err := d.archive.open(state, d.opt.Commands, run.Options{Keep: d.limits.keepRuns, Changed: d.herald.ran}, launcher{d.ops}, d.log)
+func (d *daemon) open(ctx context.Context, state *stateDir) error {
+	err := d.archive.open(ctx, state, d.opt.Commands, run.Options{Keep: d.limits.keepRuns, Changed: d.herald.ran}, launcher{d.ops}, d.log)
 	if err != nil {
 		return fmt.Errorf("open the evidence in %q: %w", state.path, err)
 	}

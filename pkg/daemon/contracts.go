@@ -113,7 +113,7 @@ func (c *contracts) admit() error {
 
 // start runs the contract that a node of a workflow is, as the run that the
 // workflow knows it by.
-func (c *contracts) start(t workflow.Task, actor run.Actor) (r *run.Run, err error) {
+func (c *contracts) start(ctx context.Context, t workflow.Task, actor run.Actor) (r *run.Run, err error) {
 	if err := c.admit(); err != nil {
 		return nil, err
 	}
@@ -123,7 +123,7 @@ func (c *contracts) start(t workflow.Task, actor run.Actor) (r *run.Run, err err
 		}
 	}()
 	root := filepath.Dir(filepath.Join(filepath.Dir(t.File), t.Node.Contract))
-	x, err := c.Run(contract.Request{Session: sessionOf(t.Run), Name: t.Node.Contract, Text: t.Prompt, Root: root})
+	x, err := c.Run(ctx, contract.Request{Session: sessionOf(t.Run), Name: t.Node.Contract, Text: t.Prompt, Root: root})
 	if errors.Is(err, contract.ErrInterrupted) {
 		return nil, fmt.Errorf("%w: %w", context.Canceled, err) // the daemon is about to end
 	}
@@ -182,7 +182,7 @@ func (f ownFleet) Work(ctx context.Context, w contract.HarnessWork) (contract.Ha
 		return contract.HarnessEnd{}, err
 	}
 	t.id, t.key = f.o.runs.NewID(time.Now()), w.Key
-	r, err := f.o.bounded.start(t)
+	r, err := f.o.bounded.start(ctx, t)
 	if err != nil {
 		return contract.HarnessEnd{}, err
 	}

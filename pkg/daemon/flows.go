@@ -28,28 +28,28 @@ var _ workflow.Launcher = launcher{}
 func (l launcher) NewID() string { return l.o.runs.NewID(time.Now()) }
 
 // Launch implements [workflow.Launcher].
-func (l launcher) Launch(t workflow.Task) (workflow.Launched, error) {
-	r, err := l.launch(t)
+func (l launcher) Launch(ctx context.Context, t workflow.Task) (workflow.Launched, error) {
+	r, err := l.launch(ctx, t)
 	if err != nil {
 		return nil, err
 	}
 	return waited{l, r}, nil
 }
 
-func (l launcher) launch(t workflow.Task) (*run.Run, error) {
+func (l launcher) launch(ctx context.Context, t workflow.Task) (*run.Run, error) {
 	var actor run.Actor
 	if err := json.Unmarshal(t.Actor, &actor); err != nil {
 		return nil, fmt.Errorf("read who started the workflow: %w", err)
 	}
 	if t.Node.Contract != "" {
-		return l.o.contracts.start(t, actor)
+		return l.o.contracts.start(ctx, t, actor)
 	}
 	one, err := l.o.task(launchArgs{Name: t.Node.Harness, Role: t.Node.Role, Timeout: t.Node.Timeout}, actor)
 	if err != nil {
 		return nil, err
 	}
 	one.id, one.prompt, one.key = t.Run, t.Prompt, t.Workflow+"/"+t.Node.ID
-	return l.o.bounded.start(one)
+	return l.o.bounded.start(ctx, one)
 }
 
 // waited is the run of a node.

@@ -243,7 +243,7 @@ func (o *ops) runLaunch(ctx context.Context, raw json.RawMessage, who petitioner
 				return nil, err
 			}
 			t.id = id
-			if _, err := o.bounded.start(t); errors.Is(err, context.Canceled) {
+			if _, err := o.bounded.start(ctx, t); errors.Is(err, context.Canceled) {
 				return nil, stopping(err)
 			} else if err != nil {
 				return nil, &control.Problem{Code: wire.OperationFailed, Message: fmt.Sprintf("%s was not launched: %v", a.Name, err)}

@@ -217,7 +217,7 @@ func (o *ops) ServeSession(ctx context.Context, conn *net.UnixConn, hello contro
 	edge := broker.NewSocketEdge(conn, hello.Early, o.limits.session())
 	stop := context.AfterFunc(ctx, func() { _ = edge.Close() })
 	defer stop()
-	o.broker.Serve(edge, who)
+	o.broker.Serve(ctx, edge, who)
 }
 
 // Logs implements [control.Ops] (LIF-7).

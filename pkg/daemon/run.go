@@ -129,7 +129,7 @@ func (d *daemon) serve(ctx context.Context, state *stateDir, listener *net.UnixL
 	engine := begin(ctx, "engine", d.log, d.saver, d.watcher, d.loop)
 	opener.Go(func() {
 		d.starting(ctx)
-		opening <- d.open(state)
+		opening <- d.open(ctx, state)
 	})
 	door := begin(ctx, "front", d.log, &front{d.control, listener})
 	if err := orEnd(ctx, opening); err != nil {

@@ -95,7 +95,7 @@ func (s *server) run(ctx context.Context, c *call, arguments json.RawMessage, pr
 	if err != nil {
 		return nil, wire.New(wire.InvalidArgument, err.Error())
 	}
-	x, err := s.Runner.Run(contract.Request{Session: session, Name: source.Name, Text: source.Text, Root: source.Root})
+	x, err := s.Runner.Run(ctx, contract.Request{Session: session, Name: source.Name, Text: source.Text, Root: source.Root})
 	if err != nil {
 		return nil, err
 	}

@@ -32,7 +32,9 @@ type Options struct {
 func Serve(ctx context.Context, in io.Reader, out io.Writer, opt Options) error {
 	s := &server{Options: opt, out: &writer{out: out}, calls: map[string]*call{}, free: make(chan struct{}, maxCalls)}
 	ended := make(chan error, 1)
-	go func() { ended <- s.read(newReader(in)) }()
+	// A call ends with its session, which ctx interrupts, and is answered then.
+	calls := context.WithoutCancel(ctx)
+	go func() { ended <- s.read(calls, newReader(in)) }()
 	var err error
 	select {
 	case err = <-ended:
@@ -75,7 +77,7 @@ type call struct {
 }
 
 // read takes messages until there are none.
-func (s *server) read(in reader) error {
+func (s *server) read(ctx context.Context, in reader) error {
 	for {
 		message, f, err := in.next()
 		if bad, ok := errors.AsType[*errFrame](err); ok {
@@ -89,12 +91,12 @@ func (s *server) read(in reader) error {
 		if err != nil {
 			return err
 		}
-		s.take(message, f)
+		s.take(ctx, message, f)
 	}
 }
 
 // take answers one message, or one batch of them.
-func (s *server) take(message []byte, f framing) {
+func (s *server) take(ctx context.Context, message []byte, f framing) {
 	reply := func(answer []byte) {
 		if answer != nil {
 			s.out.put(f, answer)
@@ -105,14 +107,14 @@ func (s *server) take(message []byte, f framing) {
 		return
 	}
 	if message[0] != '[' && bytes.TrimSpace(message)[0] != '[' {
-		s.one(message, f, reply)
+		s.one(ctx, message, f, reply)
 		return
 	}
-	s.batch(message, f, reply)
+	s.batch(ctx, message, f, reply)
 }
 
 // batch answers its requests in one array, as revision 2025-03-26 has it.
-func (s *server) batch(message []byte, f framing, reply func([]byte)) {
+func (s *server) batch(ctx context.Context, message []byte, f framing, reply func([]byte)) {
 	var items []json.RawMessage
 	if json.Unmarshal(message, &items) != nil || len(items) == 0 || len(items) > maxCalls {
 		reply(wire.AppendPlainError(nil, nil, wire.InvalidRequest, "a batch has at least one message, and not too many"))
@@ -125,7 +127,7 @@ func (s *server) batch(message []byte, f framing, reply func([]byte)) {
 	)
 	for _, item := range items {
 		waiting.Add(1)
-		s.one(item, f, func(answer []byte) {
+		s.one(ctx, item, f, func(answer []byte) {
 			mu.Lock()
 			if answer != nil {
 				answers = append(answers, bytes.Clone(answer))
@@ -162,7 +164,7 @@ func text(raw json.RawMessage) (string, bool) {
 
 // one answers one message. reply is called exactly once, with nil where there
 // is no answer.
-func (s *server) one(message []byte, f framing, reply func([]byte)) {
+func (s *server) one(ctx context.Context, message []byte, f framing, reply func([]byte)) {
 	var m jsonrpc.Message
 	r := members(message)
 	if version, ok := text(r["jsonrpc"]); jsonrpc.Peek(message, &m) != nil || !ok || version != "2.0" {
@@ -180,7 +182,7 @@ func (s *server) one(message []byte, f framing, reply func([]byte)) {
 		s.notified(method, r["params"])
 		reply(nil)
 	default:
-		s.asked(id, method, r["params"], f, reply)
+		s.asked(ctx, id, method, r["params"], f, reply)
 	}
 }
 
@@ -222,7 +224,7 @@ func (s *server) shared(c *call) bool {
 }
 
 // asked answers a request.
-func (s *server) asked(id json.RawMessage, method string, params json.RawMessage, f framing, reply func([]byte)) {
+func (s *server) asked(ctx context.Context, id json.RawMessage, method string, params json.RawMessage, f framing, reply func([]byte)) {
 	switch method {
 	case "initialize":
 		revision, _ := text(members(params)["protocolVersion"]) // what is odd is another one
@@ -243,7 +245,7 @@ func (s *server) asked(id json.RawMessage, method string, params json.RawMessage
 		result, _ := json.Marshal(map[string]any{"tools": tools()})
 		reply(wire.AppendResult(nil, id, result))
 	case "tools/call":
-		s.called(id, params, f, reply)
+		s.called(ctx, id, params, f, reply)
 	default:
 		reply(wire.AppendPlainError(nil, id, wire.MethodNotFound, "there is no method "+string(wire.AppendQuoted(nil, cut(method)))))
 	}
@@ -265,7 +267,7 @@ func cut(s string) string {
 }
 
 // called answers a tools/call beside the reader.
-func (s *server) called(id, params json.RawMessage, f framing, reply func([]byte)) {
+func (s *server) called(ctx context.Context, id, params json.RawMessage, f framing, reply func([]byte)) {
 	p := members(params)
 	name, ok := text(p["name"])
 	if !ok {
@@ -283,7 +285,7 @@ func (s *server) called(id, params json.RawMessage, f framing, reply func([]byte
 		reply(wire.AppendToolError(nil, id, wire.New(wire.OperationFailed, "too many calls are under way; wait for some of them")))
 		return
 	}
-	ctx, gone := context.WithCancel(context.Background())
+	ctx, gone := context.WithCancel(ctx)
 	c := &call{gone: gone}
 	key := string(id)
 	s.mu.Lock()

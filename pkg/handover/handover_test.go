@@ -3,6 +3,7 @@ package handover
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -322,7 +323,9 @@ func TestOutlet_SendsWhatTheAgentDidNotTakeAtOnce(t *testing.T) {
 	if _, err := io.ReadFull(r.out, got); err != nil || !bytes.Equal(got, want.Bytes()) {
 		t.Errorf("%d bytes differ: %v", len(got), err)
 	}
-	r.s.Drain(time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	r.s.Drain(ctx)
 	var stat unix.Stat_t
 	if err := unix.Fstat(r.mem.fd, &stat); err != nil || stat.Blocks*512 > 3<<20 {
 		t.Errorf("%d bytes are kept of what was read: %v", stat.Blocks*512, err)

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"sync"
-	"time"
 )
 
 // ErrTakenBack says that the bridge has the session again.
@@ -156,12 +155,8 @@ func (s *Session) Publish(batch []byte) error {
 // Gone reports whether nobody will read what is sent.
 func (s *Session) Gone() bool { return s.out.gone() }
 
-// Drain waits until what was published is sent, or limit has passed.
-func (s *Session) Drain(limit time.Duration) {
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
-	defer cancel()
-	s.out.wait(ctx)
-}
+// Drain waits until what was published is sent, or ctx ends.
+func (s *Session) Drain(ctx context.Context) { s.out.wait(ctx) }
 
 // Close lets go of the agent's descriptors and of the memory: when it returns
 // they are not touched any more. over says that the agent has ended its input,

@@ -55,8 +55,9 @@ type Task struct {
 type Launcher interface {
 	// NewID makes the id of a run that is about to be.
 	NewID() string
-	// Launch starts a run. An error means that nothing was started.
-	Launch(t Task) (Launched, error)
+	// Launch starts a run, which outlives ctx. An error means that nothing was
+	// started.
+	Launch(ctx context.Context, t Task) (Launched, error)
 	// Has reports whether there is evidence of a run.
 	Has(id string) bool
 	// Outcome returns how a run ended that a daemon before this one launched.
@@ -123,14 +124,15 @@ type flow struct {
 }
 
 // Open opens the workflows of a state directory. What was under way when a
-// daemon ended is noted as interrupted. It starts nothing.
-func Open(state *evidence.Dir, run Launcher, log *slog.Logger, now time.Time) (*Engine, error) {
+// daemon ended is noted as interrupted. It starts nothing. Serve and Close end
+// what is begun later, and not the end of ctx.
+func Open(ctx context.Context, state *evidence.Dir, run Launcher, log *slog.Logger, now time.Time) (*Engine, error) {
 	dir, err := state.Ensure(baseDir)
 	if err != nil {
 		return nil, fmt.Errorf("open the workflows: %w", err)
 	}
 	e := &Engine{state: state, dir: dir, run: run, log: log, flows: map[string]*flow{}, wrecks: map[string]wreck{}}
-	e.ctx, e.cancel = context.WithCancel(context.Background())
+	e.ctx, e.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	names, err := dir.Names()
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("list the workflows: %w", err), dir.Close())
@@ -410,7 +412,7 @@ func (e *Engine) try(f *flow, a Attempt) error {
 		}
 	}
 	if err == nil {
-		launched, err = e.run.Launch(t)
+		launched, err = e.run.Launch(e.ctx, t)
 	}
 	if err != nil {
 		e.log.Warn("a node of a workflow was not launched", "workflow", f.spec.ID, "node", def.ID, "error", err)

@@ -51,7 +51,7 @@ func (h *hand) NewID() string {
 	return fmt.Sprint("r", h.n)
 }
 
-func (h *hand) Launch(t Task) (Launched, error) {
+func (h *hand) Launch(_ context.Context, t Task) (Launched, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.refuse != nil {
@@ -155,7 +155,7 @@ func (h *house) open() {
 	if h.state, err = evidence.OpenDir(h.dir); err != nil {
 		h.t.Fatal(err)
 	}
-	if h.e, err = Open(h.state, h.hand, slog.New(slog.NewTextHandler(h.t.Output(), nil)), time.Now()); err != nil {
+	if h.e, err = Open(h.t.Context(), h.state, h.hand, slog.New(slog.NewTextHandler(h.t.Output(), nil)), time.Now()); err != nil {
 		h.t.Fatal(err)
 	}
 	e, state := h.e, h.state
