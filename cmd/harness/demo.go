@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -33,6 +34,9 @@ func newDemoCmd() *cobra.Command {
 			err = d.play(cmd.Context())
 			if endErr := d.end(); err == nil {
 				err = endErr
+			}
+			if cmd.Context().Err() != nil {
+				return errors.New("interrupted")
 			}
 			if err != nil {
 				fmt.Fprintf(cmd.ErrOrStderr(), "\nThe daemon's log:\n%s\n", d.log.String())
@@ -147,7 +151,7 @@ func (d *demo) say(took time.Duration, did, saw string) {
 
 // edit saves a file and waits until both agents were told that their lists of
 // kind k changed. It returns how long the slower one waited.
-func (d *demo) edit(k wire.Kind, name, text string) (time.Duration, error) {
+func (d *demo) edit(ctx context.Context, k wire.Kind, name, text string) (time.Duration, error) {
 	since := make([]int, len(d.agents))
 	for i, a := range d.agents {
 		since[i] = a.seen()
@@ -158,7 +162,7 @@ func (d *demo) edit(k wire.Kind, name, text string) (time.Duration, error) {
 	}
 	var took time.Duration
 	for i, a := range d.agents {
-		at, err := a.note(k, since[i])
+		at, err := a.note(ctx, k, since[i])
 		if err != nil {
 			return 0, err
 		}
@@ -168,9 +172,9 @@ func (d *demo) edit(k wire.Kind, name, text string) (time.Duration, error) {
 }
 
 // listed checks that both agents see exactly these names.
-func (d *demo) listed(k wire.Kind, want ...string) error {
+func (d *demo) listed(ctx context.Context, k wire.Kind, want ...string) error {
 	for _, a := range d.agents {
-		got, err := a.list(k)
+		got, err := a.list(ctx, k)
 		if err != nil {
 			return err
 		}

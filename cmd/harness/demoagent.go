@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -45,7 +46,7 @@ type demoNote struct {
 // demoPatience is how long the demo waits for one thing to happen.
 const demoPatience = 8 * time.Second
 
-// startDemoAgent launches the bridge as an agent would, and shakes hands.
+// startDemoAgent launches the bridge as an agent would.
 func startDemoAgent(name, exe string, env []string) (*demoAgent, error) {
 	cmd := exec.Command(exe, "mcp")
 	cmd.Env, cmd.Stderr = env, os.Stderr
@@ -62,10 +63,15 @@ func startDemoAgent(name, exe string, env []string) (*demoAgent, error) {
 	}
 	a := &demoAgent{name: name, cmd: cmd, in: in, answers: map[int]chan demoAnswer{}, news: make(chan struct{}), ended: make(chan struct{})}
 	go a.listen(out)
-	if _, err := a.request("initialize", `{"protocolVersion":"`+wire.Latest+`","capabilities":{},"clientInfo":{"name":"`+name+`","version":"1"}}`); err != nil {
-		return nil, err
+	return a, nil
+}
+
+// greet shakes hands.
+func (a *demoAgent) greet(ctx context.Context) error {
+	if _, err := a.request(ctx, "initialize", `{"protocolVersion":"`+wire.Latest+`","capabilities":{},"clientInfo":{"name":"`+a.name+`","version":"1"}}`); err != nil {
+		return err
 	}
-	return a, a.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	return a.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 }
 
 // listen sorts what the bridge says until it ends.
@@ -108,7 +114,7 @@ func (a *demoAgent) send(line string) error {
 }
 
 // request returns the result of one request.
-func (a *demoAgent) request(method, params string) (json.RawMessage, error) {
+func (a *demoAgent) request(ctx context.Context, method, params string) (json.RawMessage, error) {
 	ch := make(chan demoAnswer, 1)
 	a.mu.Lock()
 	a.last++
@@ -126,14 +132,16 @@ func (a *demoAgent) request(method, params string) (json.RawMessage, error) {
 		return r.Result, nil
 	case <-a.ended:
 		return nil, fmt.Errorf("%s lost its bridge", a.name)
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	case <-time.After(demoPatience):
 		return nil, fmt.Errorf("%s got no answer to %s", a.name, method)
 	}
 }
 
 // call calls a tool and returns its text; a failed tool is an error.
-func (a *demoAgent) call(tool, arguments string) (string, error) {
-	raw, err := a.request("tools/call", fmt.Sprintf(`{"name":%q,"arguments":%s}`, tool, arguments))
+func (a *demoAgent) call(ctx context.Context, tool, arguments string) (string, error) {
+	raw, err := a.request(ctx, "tools/call", fmt.Sprintf(`{"name":%q,"arguments":%s}`, tool, arguments))
 	if err != nil {
 		return "", err
 	}
@@ -152,8 +160,8 @@ func (a *demoAgent) call(tool, arguments string) (string, error) {
 
 // list returns the names that a list method gives, without the daemon's own
 // tools, which are always there.
-func (a *demoAgent) list(k wire.Kind) ([]string, error) {
-	raw, err := a.request(k.ListMethod(), "{}")
+func (a *demoAgent) list(ctx context.Context, k wire.Kind) ([]string, error) {
+	raw, err := a.request(ctx, k.ListMethod(), "{}")
 	if err != nil {
 		return nil, err
 	}
@@ -179,7 +187,7 @@ func (a *demoAgent) seen() int {
 
 // note waits for the first notification of k after the first since, and
 // returns when it came.
-func (a *demoAgent) note(k wire.Kind, since int) (time.Time, error) {
+func (a *demoAgent) note(ctx context.Context, k wire.Kind, since int) (time.Time, error) {
 	deadline := time.After(demoPatience)
 	for {
 		a.mu.Lock()
@@ -195,6 +203,8 @@ func (a *demoAgent) note(k wire.Kind, since int) (time.Time, error) {
 		case <-news:
 		case <-a.ended:
 			return time.Time{}, fmt.Errorf("%s lost its bridge", a.name)
+		case <-ctx.Done():
+			return time.Time{}, ctx.Err()
 		case <-deadline:
 			return time.Time{}, fmt.Errorf("%s was not told that its %s changed", a.name, k)
 		}

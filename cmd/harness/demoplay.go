@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,17 @@ import (
 	"harness/pkg/wire"
 )
 
+// demoPoll is how often the demo looks again for what it waits for.
+const demoPoll = 5 * time.Millisecond
+
+// pause lets d pass, or what is left of ctx.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
 // play shows one thing after the other and stops at the first that did not
 // happen.
 func (d *demo) play(ctx context.Context) error {
@@ -19,11 +31,8 @@ func (d *demo) play(ctx context.Context) error {
 	for _, scene := range []func(context.Context) error{
 		d.connect, d.add, d.swap, d.breakIt, d.prompts, d.crash, d.remove, d.restart,
 	} {
-		if err := scene(ctx); err != nil {
+		if err := cmp.Or(scene(ctx), ctx.Err()); err != nil {
 			return err
-		}
-		if err := ctx.Err(); err != nil {
-			return errors.New("interrupted")
 		}
 	}
 	return nil
@@ -37,7 +46,7 @@ func (d *demo) table(version string) string {
 const demoEmpty = "[mcp.prompts]\npaths = [\"prompts\"]\n"
 
 // connect starts a daemon with no servers and two agents.
-func (d *demo) connect(context.Context) error {
+func (d *demo) connect(ctx context.Context) error {
 	begin, err := d.save("harness.toml", demoEmpty)
 	if err != nil {
 		return err
@@ -51,23 +60,26 @@ func (d *demo) connect(context.Context) error {
 			return err
 		}
 		d.agents = append(d.agents, a)
+		if err := a.greet(ctx); err != nil {
+			return err
+		}
 	}
-	if err := d.listed(wire.Tools); err != nil {
+	if err := d.listed(ctx, wire.Tools); err != nil {
 		return err
 	}
 	d.say(time.Since(begin), "daemon started, two agents connected", "both: no tools of servers yet")
 	return nil
 }
 
-func (d *demo) add(context.Context) error {
-	took, err := d.edit(wire.Tools, "harness.toml", d.table("v1"))
+func (d *demo) add(ctx context.Context) error {
+	took, err := d.edit(ctx, wire.Tools, "harness.toml", d.table("v1"))
 	if err != nil {
 		return err
 	}
-	if err := d.listed(wire.Tools, "demo__crash", "demo__version", "demo__work"); err != nil {
+	if err := d.listed(ctx, wire.Tools, "demo__crash", "demo__version", "demo__work"); err != nil {
 		return err
 	}
-	text, err := d.agents[1].call("demo__version", "{}")
+	text, err := d.agents[1].call(ctx, "demo__version", "{}")
 	if err != nil {
 		return err
 	}
@@ -76,7 +88,7 @@ func (d *demo) add(context.Context) error {
 }
 
 // swap changes the server under constant calls, one of which is still at work.
-func (d *demo) swap(context.Context) error {
+func (d *demo) swap(ctx context.Context) error {
 	stop := make(chan struct{})
 	var calls int
 	var failed error
@@ -88,7 +100,7 @@ func (d *demo) swap(context.Context) error {
 				return
 			default:
 			}
-			_, failed = d.agents[0].call("demo__version", "{}")
+			_, failed = d.agents[0].call(ctx, "demo__version", "{}")
 			calls++
 		}
 	})
@@ -96,12 +108,12 @@ func (d *demo) swap(context.Context) error {
 	var slowErr error
 	busy.Go(func() {
 		var text string
-		text, slowErr = d.agents[1].call("demo__work", `{"ms":1000}`)
+		text, slowErr = d.agents[1].call(ctx, "demo__work", `{"ms":1000}`)
 		slow <- text
 	})
-	took, err := d.edit(wire.Tools, "harness.toml", d.table("v2"))
+	took, err := d.edit(ctx, wire.Tools, "harness.toml", d.table("v2"))
 	if err == nil {
-		_, err = d.agents[1].call("demo__version", "{}")
+		_, err = d.agents[1].call(ctx, "demo__version", "{}")
 	}
 	old := <-slow
 	close(stop)
@@ -109,7 +121,7 @@ func (d *demo) swap(context.Context) error {
 	if err = errors.Join(err, failed, slowErr); err != nil {
 		return err
 	}
-	now, err := d.agents[0].call("demo__version", "{}")
+	now, err := d.agents[0].call(ctx, "demo__version", "{}")
 	if err != nil {
 		return err
 	}
@@ -132,7 +144,7 @@ func (d *demo) breakIt(ctx context.Context) error {
 		return err
 	}
 	took := time.Since(begin)
-	if _, err := d.agents[0].call("demo__version", "{}"); err != nil {
+	if _, err := d.agents[0].call(ctx, "demo__version", "{}"); err != nil {
 		return err
 	}
 	if err := d.silent(since); err != nil {
@@ -154,7 +166,7 @@ func (d *demo) breakIt(ctx context.Context) error {
 		if time.Since(begin) > demoPatience {
 			return errors.New("the corrected file was not taken")
 		}
-		<-time.After(5 * time.Millisecond)
+		pause(ctx, demoPoll)
 	}
 	if err := d.silent(since); err != nil {
 		return err
@@ -173,26 +185,26 @@ func (d *demo) fault(ctx context.Context) (string, error) {
 		if s.LastReload != nil && !s.LastReload.OK && len(s.LastReload.Errors) > 0 {
 			return strings.TrimPrefix(faultText(s.LastReload.Errors[0]), d.home+string(os.PathSeparator)), nil
 		}
-		<-time.After(5 * time.Millisecond)
+		pause(ctx, demoPoll)
 	}
 	return "", errors.New("the broken file was not refused")
 }
 
-func (d *demo) prompts(context.Context) error {
+func (d *demo) prompts(ctx context.Context) error {
 	const head = "---\ndescription: says hello\narguments:\n  - name: who\n    required: true\n---\n"
-	took, err := d.edit(wire.Prompts, "prompts/hello.md", head+"Hello {{who}}.\n")
+	took, err := d.edit(ctx, wire.Prompts, "prompts/hello.md", head+"Hello {{who}}.\n")
 	if err != nil {
 		return err
 	}
-	if err := d.listed(wire.Prompts, "hello"); err != nil {
+	if err := d.listed(ctx, wire.Prompts, "hello"); err != nil {
 		return err
 	}
 	d.say(took, "prompts/hello.md written", "both: told, prompt hello")
-	took, err = d.edit(wire.Prompts, "prompts/hello.md", head+"Good morning {{who}}.\n")
+	took, err = d.edit(ctx, wire.Prompts, "prompts/hello.md", head+"Good morning {{who}}.\n")
 	if err != nil {
 		return err
 	}
-	raw, err := d.agents[0].request("prompts/get", `{"name":"hello","arguments":{"who":"Ada"}}`)
+	raw, err := d.agents[0].request(ctx, "prompts/get", `{"name":"hello","arguments":{"who":"Ada"}}`)
 	if err != nil {
 		return err
 	}
@@ -204,23 +216,23 @@ func (d *demo) prompts(context.Context) error {
 }
 
 // crash ends the server's process in a call and waits for the next that works.
-func (d *demo) crash(context.Context) error {
+func (d *demo) crash(ctx context.Context) error {
 	since := d.counts()
 	begin := time.Now()
-	_, err := d.agents[0].call("demo__crash", "{}")
+	_, err := d.agents[0].call(ctx, "demo__crash", "{}")
 	if err == nil {
 		return errors.New("the crash did not happen")
 	}
 	told := err.Error()
 	d.say(time.Since(begin), "the server crashes in a call", "agent-1: "+told)
 	for {
-		if _, err = d.agents[1].call("demo__version", "{}"); err == nil {
+		if _, err = d.agents[1].call(ctx, "demo__version", "{}"); err == nil {
 			break
 		}
-		if time.Since(begin) > demoPatience {
+		if ctx.Err() != nil || time.Since(begin) > demoPatience {
 			return fmt.Errorf("the server did not come back: %w", err)
 		}
-		<-time.After(5 * time.Millisecond)
+		pause(ctx, demoPoll)
 	}
 	if err := d.silent(since); err != nil {
 		return err
@@ -229,15 +241,15 @@ func (d *demo) crash(context.Context) error {
 	return nil
 }
 
-func (d *demo) remove(context.Context) error {
-	took, err := d.edit(wire.Tools, "harness.toml", demoEmpty)
+func (d *demo) remove(ctx context.Context) error {
+	took, err := d.edit(ctx, wire.Tools, "harness.toml", demoEmpty)
 	if err != nil {
 		return err
 	}
-	if err := d.listed(wire.Tools); err != nil {
+	if err := d.listed(ctx, wire.Tools); err != nil {
 		return err
 	}
-	_, err = d.agents[0].call("demo__version", "{}")
+	_, err = d.agents[0].call(ctx, "demo__version", "{}")
 	switch {
 	case err == nil:
 		return errors.New("a removed server was called")
@@ -250,7 +262,7 @@ func (d *demo) remove(context.Context) error {
 
 // restart ends the daemon and starts another over a file that changed in
 // between: the agents keep their sessions and learn of the difference.
-func (d *demo) restart(context.Context) error {
+func (d *demo) restart(ctx context.Context) error {
 	if err := d.stopDaemon(); err != nil {
 		return err
 	}
@@ -263,10 +275,10 @@ func (d *demo) restart(context.Context) error {
 		return err
 	}
 	for i, a := range d.agents {
-		if _, err := a.note(wire.Tools, since[i]); err != nil {
+		if _, err := a.note(ctx, wire.Tools, since[i]); err != nil {
 			return err
 		}
-		text, err := a.call("demo__version", "{}")
+		text, err := a.call(ctx, "demo__version", "{}")
 		if err != nil {
 			return err
 		}

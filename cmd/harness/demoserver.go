@@ -52,13 +52,14 @@ func runDemoServer(args []string, in io.Reader, out io.Writer) int {
 		case method == "tools/list":
 			answer(wire.AppendResult(nil, id, []byte(tools)))
 		case method == "tools/call":
-			go demoCall(id, append([]byte(nil), m.Params.In(line)...), version, answer)
+			demoCall(id, append([]byte(nil), m.Params.In(line)...), version, answer)
 		default:
 			answer(wire.AppendPlainError(nil, id, wire.MethodNotFound, "not served"))
 		}
 	}
 }
 
+// demoCall answers a call once its work is done, beside what comes next.
 func demoCall(id, params []byte, version string, answer func([]byte)) {
 	var p struct {
 		Name      string
@@ -67,7 +68,8 @@ func demoCall(id, params []byte, version string, answer func([]byte)) {
 	if json.Unmarshal(params, &p) != nil || p.Name == "crash" {
 		os.Exit(3)
 	}
-	<-time.After(time.Duration(p.Arguments.MS) * time.Millisecond)
-	text := wire.AppendQuoted(nil, version+", pid "+strconv.Itoa(os.Getpid()))
-	answer(wire.AppendResult(nil, id, fmt.Appendf(nil, `{"content":[{"type":"text","text":%s}]}`, text)))
+	time.AfterFunc(time.Duration(p.Arguments.MS)*time.Millisecond, func() {
+		text := wire.AppendQuoted(nil, version+", pid "+strconv.Itoa(os.Getpid()))
+		answer(wire.AppendResult(nil, id, fmt.Appendf(nil, `{"content":[{"type":"text","text":%s}]}`, text)))
+	})
 }
