@@ -18,15 +18,20 @@ const (
 
 // Guard reads from life, whose other end the process that runs steps holds, until
 // that is gone, and then ends what is left of its steps. dir is where the host of
-// that process keeps its record.
+// that process keeps its record. It gives up when ctx ends.
 func Guard(ctx context.Context, dir string, life io.Reader, log *slog.Logger) error {
 	if _, err := io.Copy(io.Discard, life); err != nil {
 		return err
 	}
-	for deadline := time.Now().Add(guardPatience); ; <-time.After(guardPoll) {
+	for deadline := time.Now().Add(guardPatience); ; {
 		_, err := proc.EndDir(ctx, dir, log)
 		if err == nil || time.Now().After(deadline) {
 			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(guardPoll):
 		}
 	}
 }

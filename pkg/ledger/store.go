@@ -118,13 +118,15 @@ func (s *Store) Write(id string) (*Log, error) {
 // go of it when the process dies.
 func (s *Store) lock(id string) (*Log, error) {
 	// Busy holds the lock for a moment, and must not be taken for a writer.
-	deadline := time.Now().Add(lockPatience)
-	for {
-		l, err := s.tryLock(id)
-		if !errors.Is(err, ErrBusy) || time.Now().After(deadline) {
+	for late := time.After(lockPatience); ; {
+		if l, err := s.tryLock(id); !errors.Is(err, ErrBusy) {
 			return l, err
 		}
-		<-time.After(lockPoll)
+		select {
+		case <-late:
+			return s.tryLock(id) // the one look before may have been long ago
+		case <-time.After(lockPoll):
+		}
 	}
 }
 

@@ -40,7 +40,7 @@ func (h *Host) watch(deaths <-chan os.Signal) {
 			continue
 		case <-deaths:
 			// Whoever waits for a child looks at its end: this is for the others.
-			if h.childless() || h.looks.within(restAtLeast) {
+			if h.childless() || h.looks.within(restAtLeast, h.stop) {
 				continue
 			}
 		case <-due:
@@ -317,7 +317,7 @@ func (h *Host) isStale() bool {
 
 // endStrays kills orphans until none turns up.
 func (h *Host) endStrays() {
-	for began := time.Now(); time.Since(began) < killPatience; <-time.After(firstPoll) {
+	for late := time.After(killPatience); ; {
 		h.look()
 		ids := h.strayIDs()
 		if len(ids) == 0 {
@@ -326,8 +326,13 @@ func (h *Host) endStrays() {
 		for _, id := range ids {
 			signalProcess(id, syscall.SIGKILL)
 		}
+		select {
+		case <-late:
+			h.log.Warn("orphans survive SIGKILL", "left", len(ids))
+			return
+		case <-time.After(firstPoll):
+		}
 	}
-	h.log.Warn("orphans survive SIGKILL", "left", len(h.strayIDs()))
 }
 
 func (h *Host) strayIDs() []ident {

@@ -16,10 +16,14 @@ type shared struct {
 	done  uint64 // calls up to this one are answered
 }
 
-// within reports whether a run of the job begins within d.
-func (s *shared) within(d time.Duration) bool {
+// within reports whether a run of the job begins within d, or before stop is
+// closed.
+func (s *shared) within(d time.Duration, stop <-chan struct{}) bool {
 	before := s.runs.Load()
-	<-time.After(d)
+	select {
+	case <-stop:
+	case <-time.After(d):
+	}
 	return s.runs.Load() != before
 }
 
