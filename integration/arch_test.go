@@ -557,7 +557,7 @@ func isConstant(e ast.Expr) bool {
 
 func TestArch_NoTestIsSkippedOrSleepsInsteadOfWaiting(t *testing.T) {
 	t.Parallel()
-	for _, f := range parsed(t, func(name string) bool { return strings.HasSuffix(name, "_test.go") }) {
+	for _, f := range tests(t) {
 		bubble := slices.ContainsFunc(f.ast.Imports, func(i *ast.ImportSpec) bool { return i.Path.Value == `"testing/synctest"` })
 		polled := token.NoPos // the end of the loop the walk is in
 		ast.Inspect(f.ast, func(n ast.Node) bool {
@@ -576,7 +576,83 @@ func TestArch_NoTestIsSkippedOrSleepsInsteadOfWaiting(t *testing.T) {
 			}
 			return true
 		})
+		for _, n := range idleWaits(f.ast) {
+			if !bubble && !inPause(f.ast, n) {
+				t.Errorf("%s: waits for time and nothing else; wait for what you wait for, or say in a helper named pause why there is nothing", at(f, n))
+			}
+		}
 	}
+	for _, f := range sources(t) {
+		for _, n := range idleWaits(f.ast) {
+			t.Errorf("%s: waits for time and nothing else, so nobody can end it; have it in a select", at(f, n))
+		}
+	}
+}
+
+// idleWaits are the receives of a file from a timer made on the spot that no
+// select has: a sleep by another name.
+func idleWaits(f *ast.File) (found []ast.Node) {
+	chosen := map[ast.Node]bool{} // a case of a select
+	ast.Inspect(f, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.CommClause:
+			if s, ok := n.Comm.(*ast.ExprStmt); ok {
+				chosen[s.X] = true
+			}
+		case *ast.UnaryExpr:
+			if n.Op == token.ARROW && !chosen[n] && isTimer(n.X) {
+				found = append(found, n)
+			}
+		}
+		return true
+	})
+	return found
+}
+
+func TestArch_IdleWaitsAreFound(t *testing.T) {
+	t.Parallel()
+	for body, want := range map[string]int{
+		"<-time.After(d)": 1, "at := <-time.After(d); _ = at": 1, "<-time.NewTimer(d).C": 1, "for ; ; <-time.Tick(d) {}": 1,
+		"select { case <-time.After(d): }": 0, "select { case <-done: <-time.After(d); default: }": 1,
+		"<-done": 0, "<-tick.C": 0, "late := time.After(d); _ = late": 0,
+	} {
+		f, err := parser.ParseFile(token.NewFileSet(), "", "package p; func f() { "+body+" }; func pause() { "+body+" }", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := idleWaits(f)
+		excused := slices.DeleteFunc(slices.Clone(found), func(n ast.Node) bool { return !inPause(f, n) })
+		if len(found) != 2*want || len(excused) != want {
+			t.Errorf("%s: %d found and %d of them excused, want twice %d", body, len(found), len(excused), want)
+		}
+	}
+}
+
+// isTimer reports whether an expression is time.After(…), time.Tick(…) or
+// time.NewTimer(…).C.
+func isTimer(e ast.Expr) bool {
+	if field, ok := e.(*ast.SelectorExpr); ok && field.Sel.Name == "C" {
+		e = field.X
+	}
+	call, ok := e.(*ast.CallExpr)
+	if !ok {
+		return false
+	}
+	fn, ok := call.Fun.(*ast.SelectorExpr)
+	if !ok {
+		return false
+	}
+	x, ok := fn.X.(*ast.Ident)
+	return ok && x.Name == "time" && slices.Contains([]string{"After", "Tick", "NewTimer"}, fn.Sel.Name)
+}
+
+// inPause reports whether a node is in the helper by which a test lets time pass
+// on purpose.
+func inPause(f *ast.File, n ast.Node) bool {
+	return slices.ContainsFunc(f.Decls, func(d ast.Decl) bool {
+		fn, ok := d.(*ast.FuncDecl)
+		return ok && fn.Name.Name == "pause" && fn.Pos() <= n.Pos() && n.End() <= fn.End()
+	})
 }
 
 func TestArch_MainIsOneCall(t *testing.T) {
@@ -624,6 +700,12 @@ var goList = sync.OnceValues(func() ([]pkg, error) {
 func sources(t *testing.T) []file {
 	t.Helper()
 	return parsed(t, func(name string) bool { return !strings.HasSuffix(name, "_test.go") })
+}
+
+// tests parses every file of tests.
+func tests(t *testing.T) []file {
+	t.Helper()
+	return parsed(t, func(name string) bool { return strings.HasSuffix(name, "_test.go") })
 }
 
 // parsed parses the files whose name is wanted. Files kept out of this

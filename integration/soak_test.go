@@ -170,6 +170,10 @@ func (s *soak) call(ctx context.Context, a *agent, rnd *rand.Rand) {
 	}
 }
 
+// pause is a person who types. The edits of a soak come when they come, whatever
+// became of those before, so there is nothing to wait for.
+func pause(d time.Duration) { <-time.After(d) }
+
 // edit makes the edits, a third of them broken, and sometimes waits for what
 // becomes of one.
 func (s *soak) edit(d *daemon, rnd *rand.Rand) {
@@ -188,7 +192,7 @@ func (s *soak) edit(d *daemon, rnd *rand.Rand) {
 				s.t.Errorf("edit %d, %s: %+v", i, what, r)
 			}
 		case 1:
-			<-time.After(time.Duration(rnd.IntN(150)) * time.Millisecond) // a person types
+			pause(time.Duration(rnd.IntN(150)) * time.Millisecond)
 		}
 	}
 	s.f.h.write(s.f.h.config(), s.f.text())

@@ -78,7 +78,8 @@ func (d disk) touch(name string) {
 	d.must(os.Chtimes(d.path(name), time.Unix(1e9, 0), time.Unix(1e9, 0)))
 }
 
-// pause is a writer that takes its time between two steps.
+// pause is a writer that takes its time between two steps: that time passes, and
+// nothing else, is what is tested.
 func (d disk) pause(wait time.Duration) { <-time.After(wait) }
 
 // watched starts a Watcher over items and waits until it has looked at them.
@@ -97,7 +98,9 @@ func start(t testing.TB, d disk, opt Options, items ...Item) *Watcher {
 	done := make(chan error, 1)
 	go func() { done <- w.Serve(ctx) }()
 	t.Cleanup(func() { cancel(); <-done })
-	for limit := time.Now().Add(realLimit); ; <-time.After(ms) {
+	tick := time.NewTicker(ms)
+	defer tick.Stop()
+	for limit := time.Now().Add(realLimit); ; <-tick.C {
 		if _, ok := w.Seen(d.path("sentinel")); ok {
 			return w
 		}

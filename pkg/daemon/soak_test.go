@@ -107,7 +107,7 @@ func TestSoak_RandomEditsUnderConstantCallsLoseNothing(t *testing.T) {
 				t.Errorf("edit %d: %s", i, shape(t, r))
 			}
 		}
-		<-time.After(time.Duration(rnd.IntN(60)) * time.Millisecond) // a person types
+		pause(time.Duration(rnd.IntN(60)) * time.Millisecond)
 	}
 	f.write(rnd, false)
 	d.reload()
@@ -126,6 +126,10 @@ func TestSoak_RandomEditsUnderConstantCallsLoseNothing(t *testing.T) {
 		}
 	}
 }
+
+// pause is a person who types. What they do comes when it comes, whatever became
+// of what they did before, so there is nothing to wait for.
+func pause(d time.Duration) { <-time.After(d) }
 
 // soak is one run of the test.
 type soak struct {

@@ -280,8 +280,8 @@ func (a *asker) attach(name string) error {
 		if a.rnd.IntN(3) == 0 {
 			term.Resize(size(), size())
 		}
-		_, _ = fmt.Fprintf(term, "line %d\r", a.rnd.Int())             // it may be over
-		<-time.After(time.Duration(a.rnd.IntN(30)) * time.Millisecond) // a person types
+		_, _ = fmt.Fprintf(term, "line %d\r", a.rnd.Int()) // it may be over
+		pause(time.Duration(a.rnd.IntN(30)) * time.Millisecond)
 	}
 	_ = term.Close()
 	reading.Wait()
