@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -152,6 +151,14 @@ func typedList(tool []byte) string {
 	return lintAnnotations(a)
 }
 
+// isPropertyName reports whether the Messages API takes a property of that name.
+// It is asked of every property at every list.
+func isPropertyName(s string) bool {
+	return 0 < len(s) && len(s) <= 64 && !strings.ContainsFunc(s, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '_' && r != '.' && r != '-'
+	})
+}
+
 // anthropicSchema is what the Messages API demands of an input schema; it refuses
 // the whole request otherwise.
 func anthropicSchema(tool []byte) string {
@@ -162,10 +169,9 @@ func anthropicSchema(tool []byte) string {
 			return "inputSchema has " + name + " at its top level"
 		}
 	}
-	plain := regexp.MustCompile(`^[a-zA-Z0-9_.-]{1,64}$`)
 	properties, _ := members(s["properties"])
 	for _, key := range slices.Sorted(maps.Keys(properties)) {
-		if !plain.MatchString(key) {
+		if !isPropertyName(key) {
 			return fmt.Sprintf("inputSchema has a property %.80q, whose name may have letters, digits, _, . and - alone, 64 at most", key)
 		}
 	}

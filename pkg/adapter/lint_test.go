@@ -32,6 +32,9 @@ func TestLint_FindsWhatWouldCostTheWholeList(t *testing.T) {
 		"a list of annotations": {tool: `{` + object + `,"annotations":[]}`, says: "annotations", typed: true},
 		"alternatives on top":   {tool: `{"inputSchema":{"type":"object","anyOf":[{}]}}`, says: "anyOf", claude: true},
 		"an odd property":       {tool: `{"inputSchema":{"type":"object","properties":{"a b":{}}}}`, says: "a b", claude: true},
+		"a nameless property":   {tool: `{"inputSchema":{"type":"object","properties":{"":{}}}}`, says: "64", claude: true},
+		"a property in umlauts": {tool: `{"inputSchema":{"type":"object","properties":{"ä":{}}}}`, says: "ä", claude: true},
+		"the longest property":  {tool: `{"inputSchema":{"type":"object","properties":{"` + strings.Repeat("aZ09_.-x", 8) + `":{}}}}`},
 		"a long property":       {tool: `{"inputSchema":{"type":"object","properties":{"` + strings.Repeat("x", 65) + `":{}}}}`, says: "64", claude: true},
 	} {
 		for cli, expects := range map[string]bool{
