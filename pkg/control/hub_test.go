@@ -54,14 +54,21 @@ func TestHub_CutsOffAReaderThatFallsBehind(t *testing.T) {
 	fast.Close()
 }
 
+// Those who stay get all, those who come and go get a part without gaps; of each
+// publisher in its order.
 func TestHub_IsSafeForManyAtOnce(t *testing.T) {
 	t.Parallel()
+	const many, each = 8, backlog / 8 // so that nobody lags who does not read
 	var hub Hub
 	var wg sync.WaitGroup
-	for range 8 {
+	var stayed []*Subscription
+	for range many {
+		stayed = append(stayed, hub.Subscribe())
+	}
+	for who := range many {
 		wg.Go(func() {
-			for range 200 {
-				hub.Publish(Event{})
+			for n := range each {
+				hub.Publish(Event{Kind: strconv.Itoa(who), Message: strconv.Itoa(n)})
 			}
 		})
 		wg.Go(func() {
@@ -72,8 +79,30 @@ func TestHub_IsSafeForManyAtOnce(t *testing.T) {
 				default:
 				}
 				sub.Close()
+				received(t, sub)
 			}
 		})
 	}
 	wg.Wait()
+	for _, sub := range stayed {
+		sub.Close()
+		if got := received(t, sub); got != many*each || sub.Lagged() {
+			t.Errorf("one who stayed got %d events, want %d; lagged %v", got, many*each, sub.Lagged())
+		}
+	}
+}
+
+// received counts what is left in a closed subscription. Of each publisher it has
+// to be one event after the other.
+func received(t *testing.T, sub *Subscription) (count int) {
+	next := map[string]int{}
+	for e := range sub.Events {
+		n, err := strconv.Atoi(e.Message)
+		if want, seen := next[e.Kind]; err != nil || seen && n != want {
+			t.Errorf("%q of publisher %s, want %d", e.Message, e.Kind, want)
+		}
+		next[e.Kind] = n + 1
+		count++
+	}
+	return count
 }
