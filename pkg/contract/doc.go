@@ -23,7 +23,7 @@
 //   - What a step may read is listed, not what it may not: the system's
 //     directories, a few files of /etc, the contract's directory, and the
 //     directories of the PATH that it lets through.
-//   - Paths are opened by openat2 without following links, and a step's working
+//   - Paths are opened as those of evidence are, without following links, and a step's working
 //     directory is handed over as the open file that was checked: neither the work
 //     nor anybody else can put a link in its place in between.
 //   - A session runs in the process that was asked for it, under a lock that the

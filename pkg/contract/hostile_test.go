@@ -89,6 +89,10 @@ func hostiles() []hostile {
 		// Links.
 		{name: "a file that is a link", text: fileCheck("link", digest), before: linkTo("secret"), outcome: Error},
 		{name: "a file behind a linked directory", text: fileCheck("link/secret", digest), before: linkTo(""), outcome: Error},
+		{name: "nothing behind a linked directory", text: fileCheck("link/none", "exists=false\n"), before: linkTo(""), outcome: Error},
+		{name: "a link to nothing", text: fileCheck("link", "exists=false\n"), before: linkTo("none"), outcome: Error},
+		{name: "a link that is there", text: fileCheck("link", "exists=true\n"), before: linkTo("secret"), outcome: Error},
+		{name: "a command behind a linked directory", text: "[contract]\nname='x'\n[[check]]\nname='it'\ncmd='link/secret'\n", before: linkTo(""), outcome: Error},
 		{name: "a workdir that is a link", text: "[contract]\nname='x'\nworkdir='link'\n[[check]]\nname='it'\ncmd='true'\n", before: linkTo(""), outcome: Error},
 		{name: "a prompt that is a link", text: "[contract]\nname='x'\n[work]\ncmd='cat'\nprompt_file='link'\n[[check]]\nname='it'\ncmd='true'\n", before: linkTo("secret"), outcome: Error},
 		{name: "a command that is a link", text: "[contract]\nname='x'\n[[check]]\nname='it'\ncmd='./link'\n", before: linkTo("secret"), outcome: Error},

@@ -14,8 +14,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"harness/pkg/proc"
 )
 
@@ -63,7 +61,7 @@ type task struct {
 
 // run executes t until it ends, its time is over, or ctx ends.
 func (e *Engine) run(ctx context.Context, t task) Observed {
-	dir, err := openBelow(t.root, t.spec.Workdir, unix.O_RDONLY|unix.O_DIRECTORY)
+	dir, err := openDir(t.root, t.spec.Workdir)
 	if err != nil {
 		return Observed{End: Unstarted, Problem: "workdir: " + err.Error()}
 	}
@@ -151,13 +149,11 @@ func find(t task, env []string) (string, error) {
 	case filepath.IsAbs(t.cmd):
 		return t.cmd, executable(t.cmd)
 	case strings.Contains(t.cmd, "/"):
-		below := filepath.Join(t.spec.Workdir, t.cmd)
-		f, err := openBelow(t.root, below, unix.O_PATH)
-		if err != nil {
+		at := filepath.Join(t.spec.Workdir, t.cmd)
+		if err := look(t.root, at); err != nil {
 			return "", fmt.Errorf("command %q: %w", t.cmd, err)
 		}
-		f.Close()
-		return filepath.Join(t.root, below), nil
+		return filepath.Join(t.root, at), nil
 	}
 	path := value(env, "PATH")
 	if path == "" {

@@ -79,7 +79,7 @@ func (d *Dir) at(call func(fd int) error) error {
 }
 
 // open opens a path below the directory. flags have O_CLOEXEC and O_NOFOLLOW
-// added, and O_NONBLOCK where it may be no directory: nothing waits for the other
+// added, and O_NONBLOCK where it opens what may be no directory: nothing waits for the other
 // end of a pipe.
 func (d *Dir) open(rel string, flags int, mode uint32) (*os.File, error) {
 	fd, err := d.descriptor(rel, flags, mode)
@@ -96,7 +96,7 @@ func (d *Dir) descriptor(rel string, flags int, mode uint32) (int, error) {
 		return -1, &fs.PathError{Op: "open", Path: rel, Err: ErrLink}
 	}
 	flags |= unix.O_CLOEXEC | unix.O_NOFOLLOW
-	if flags&unix.O_DIRECTORY == 0 {
+	if flags&(unix.O_DIRECTORY|unix.O_PATH) == 0 {
 		flags |= unix.O_NONBLOCK
 	}
 	fd := -1
@@ -169,11 +169,16 @@ func isLink(at int, name string) bool {
 
 // Sub opens a directory below.
 func (d *Dir) Sub(rel string) (*Dir, error) {
-	f, err := d.open(rel, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	f, err := d.OpenDirectory(rel)
 	if err != nil {
 		return nil, err
 	}
 	return &Dir{f: f, walk: d.walk}, nil
+}
+
+// OpenDirectory opens a directory below as a file, for a process to work in.
+func (d *Dir) OpenDirectory(rel string) (*os.File, error) {
+	return d.open(rel, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 }
 
 // Make makes a directory directly below, 0700, and opens it. It fails where
@@ -359,6 +364,24 @@ func (d *Dir) Stat(rel string) (info Info, err error) {
 		return Info{}, &fs.PathError{Op: "look at", Path: rel, Err: err}
 	}
 	return infoOf(filepath.Base(rel), &st), nil
+}
+
+// Look returns what there is at a path below, of any kind but a link: it need not
+// be readable, and nothing waits for it.
+func (d *Dir) Look(rel string) (Info, error) {
+	fd, err := d.descriptor(rel, unix.O_PATH, 0)
+	if err != nil {
+		return Info{}, err
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err = unix.Fstat(fd, &st); err == nil && st.Mode&unix.S_IFMT == unix.S_IFLNK {
+		err = ErrLink // opened so, the last component may be one
+	}
+	if err != nil {
+		return Info{}, &fs.PathError{Op: "look at", Path: rel, Err: err}
+	}
+	return infoOf(path.Base(rel), &st), nil
 }
 
 // regular says what an open file is, if it is a regular one.

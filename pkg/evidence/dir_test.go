@@ -3,6 +3,7 @@ package evidence
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -67,6 +68,39 @@ func TestDir_FollowsNoLinkInAnyComponent(t *testing.T) {
 			if _, _, err := dir.Read(bad, 10); err == nil || errors.Is(err, ErrLink) {
 				t.Errorf("%q: %v", bad, err)
 			}
+		}
+	})
+}
+
+func TestDir_LooksAtAnythingButALink(t *testing.T) {
+	t.Parallel()
+	openTemp(t, func(t *testing.T, dir *Dir, path string) {
+		must(t, os.MkdirAll(filepath.Join(path, "a/b"), 0o700))
+		must(t, os.WriteFile(filepath.Join(path, "a/secret"), nil, 0o000))
+		must(t, syscall.Mkfifo(filepath.Join(path, "a/fifo"), 0o600))
+		for name, to := range map[string]string{"la": "a", "a/lb": "b", "a/lf": "secret", "a/void": "none"} {
+			must(t, os.Symlink(to, filepath.Join(path, name)))
+		}
+		for _, rel := range []string{".", "a", "a/b", "a/secret", "a/fifo"} {
+			info, err := dir.Look(rel)
+			if err != nil || info.Name != filepath.Base(rel) {
+				t.Errorf("%s: %+v, %v", rel, info, err)
+			}
+		}
+		for _, rel := range []string{"la", "a/lb", "a/lf", "a/void", "la/b", "la/none", "a/lb/none", "a/../a"} {
+			if _, err := dir.Look(rel); !errors.Is(err, ErrLink) {
+				t.Errorf("%s: %v", rel, err)
+			}
+			if f, err := dir.OpenDirectory(rel); err == nil {
+				f.Close()
+				t.Errorf("%s was opened as a directory", rel)
+			}
+		}
+		if _, err := dir.Look("a/none"); !errors.Is(err, fs.ErrNotExist) {
+			t.Error(err)
+		}
+		if _, err := dir.Look("a/secret/x"); !errors.Is(err, syscall.ENOTDIR) {
+			t.Error(err)
 		}
 	})
 }
