@@ -277,10 +277,11 @@ func flowNamed(arg string, isFile bool) (map[string]any, error) {
 func printFlow(cmd *cobra.Command, raw json.RawMessage, asJSON bool) error {
 	var a struct {
 		Workflow struct {
-			ID    *string
-			Name  string
-			State string
-			Nodes []struct {
+			ID     *string
+			Name   string
+			State  string
+			Reason *string
+			Nodes  []struct {
 				ID, State string
 				Run       *string
 				Attempts  int
@@ -303,6 +304,9 @@ func printFlow(cmd *cobra.Command, raw json.RawMessage, asJSON bool) error {
 		if n.State == "waiting" && w.ID != nil {
 			fmt.Fprintf(cmd.ErrOrStderr(), "waits for an approval: harness workflow resume %s --approve %s\n", *w.ID, plain.Text(n.ID))
 		}
+	}
+	if w.Reason != nil {
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", w.State, plain.Text(*w.Reason))
 	}
 	if w.ID != nil && (w.State == "failed" || w.State == "interrupted") {
 		fmt.Fprintf(cmd.ErrOrStderr(), "`harness workflow resume %s` tries again what did not come to an end, `harness runs RUN` says how each ended\n", *w.ID)

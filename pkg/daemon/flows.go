@@ -368,7 +368,7 @@ func (o *ops) workflowStart(ctx context.Context, raw json.RawMessage, who petiti
 				return nil, refusal(fmt.Sprintf("the workflow is not valid: %s: %s (%d in all)", orEmpty(faults[0].Key), faults[0].Message, len(faults)))
 			}
 			v, err := o.flows.Start(workflow.Spec{ID: id, File: a.File, Graph: g, Actor: actorJSON(who.actor), Key: a.Key, At: time.Now()}, prompts)
-			return flowing{Workflow: v}, err
+			return flowing{Workflow: v}, flowProblem(err)
 		},
 	})
 }
@@ -402,6 +402,12 @@ func flowProblem(err error) error {
 		return refusal("approve: " + err.Error())
 	case errors.Is(err, workflow.ErrOver):
 		return &control.Problem{Code: wire.OperationFailed, Message: workflow.ErrOver.Error()}
+	}
+	if stuck, is := errors.AsType[*workflow.Stuck](err); is {
+		return &control.Problem{
+			Code: wire.OperationFailed, Message: fmt.Sprintf("workflow %s cannot go on: %s", stuck.ID, stuck.Reason()),
+			Hint: fmt.Sprintf("`harness workflow resume %s` tries again, once nothing of it runs", stuck.ID),
+		}
 	}
 	return err
 }

@@ -90,6 +90,7 @@ type View struct {
 	File      string          `json:"file"`
 	State     string          `json:"state"`
 	Nodes     []NodeView      `json:"nodes"`
+	Reason    *string         `json:"reason"` // why it cannot go on; null where it can
 	SHA256    string          `json:"sha256"`
 	Actor     json.RawMessage `json:"actor"`
 	StartedAt time.Time       `json:"started_at"`
@@ -121,6 +122,7 @@ type flow struct {
 	mu    sync.Mutex
 	state *State
 	asked map[string]bool // the requests that changed something
+	stuck *Stuck          // nil while its journal can be written
 }
 
 // Open opens the workflows of a state directory. What was under way when a
@@ -155,11 +157,18 @@ func (e *Engine) load(id string, now time.Time) error {
 	if err != nil || f == nil {
 		return err
 	}
-	state, _ := f.state.View()
-	if state != Running {
-		e.flows[id] = f
+	e.flows[id] = f
+	if state, _ := f.state.View(); state != Running {
 		return nil
 	}
+	if err := e.interrupt(f, now); err != nil {
+		e.log.Error("a workflow cannot go on", "workflow", id, "error", err)
+	}
+	return nil
+}
+
+// interrupt journals how the tries ended that a daemon left under way.
+func (e *Engine) interrupt(f *flow, now time.Time) error {
 	for _, a := range f.state.UnderWay() {
 		r := Result{Node: a.Node, N: a.N, Run: a.Run, State: Interrupted}
 		if e.run.Has(a.Run) {
@@ -168,11 +177,10 @@ func (e *Engine) load(id string, now time.Time) error {
 				r.State, r.ExitCode, r.FinalReceiptSHA256, r.VerdictSHA256 = o.State, o.ExitCode, o.FinalReceiptSHA256, o.VerdictSHA256
 			}
 		}
-		if err := f.append(TypeNodeEnded, now, r); err != nil {
+		if err := f.end(now, r); err != nil {
 			return err
 		}
 	}
-	e.flows[id] = f
 	return f.append(TypeInterrupted, now, struct{}{})
 }
 
@@ -268,14 +276,32 @@ func known(id string) bool {
 	return evidence.IsName(id)
 }
 
-// append adds a record, and what it means. The caller holds f.mu, or is alone.
+// append adds a record, and what it means. The error is a [*Stuck]: nothing more
+// is added before the workflow is opened again. The caller holds f.mu, or is alone.
 func (f *flow) append(typ string, at time.Time, body any) error {
-	r, err := f.journal.Append(typ, at, body)
-	if err != nil {
-		return err
+	if f.stuck != nil {
+		return f.stuck
 	}
-	f.note(r)
-	return f.state.apply(Entry{r.Type, r.Body})
+	r, err := f.journal.Append(typ, at, body)
+	if err == nil {
+		f.note(r)
+		err = f.state.apply(Entry{r.Type, r.Body})
+	}
+	if err != nil {
+		f.stuck = &Stuck{f.spec.ID, err}
+		return f.stuck
+	}
+	return nil
+}
+
+// end adds the end of a try. Where it cannot be journalled the try is shown as
+// interrupted: it is not under way, and what it came to is not kept.
+func (f *flow) end(at time.Time, r Result) error {
+	err := f.append(TypeNodeEnded, at, r)
+	if n := f.state.nodes[r.Node]; err != nil && n != nil {
+		n.state = Interrupted
+	}
+	return err
 }
 
 // Has reports whether a workflow began, also one that cannot be believed.
@@ -286,7 +312,7 @@ func (e *Engine) Has(id string) bool {
 }
 
 // Start begins a workflow of that id: it is sealed, and what it runs goes on by
-// itself.
+// itself. After a [*Stuck] it is there, and interrupted.
 func (e *Engine) Start(spec Spec, prompts map[string][]byte) (View, error) {
 	if !known(spec.ID) {
 		return View{}, ErrUnknown
@@ -304,7 +330,9 @@ func (e *Engine) Start(spec Spec, prompts map[string][]byte) (View, error) {
 	e.mu.Unlock()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	e.advance(f)
+	if err := e.advance(f); err != nil {
+		return View{}, err
+	}
 	return f.view(), nil
 }
 
@@ -369,29 +397,24 @@ func (e *Engine) seal(spec Spec, prompts map[string][]byte) (f *flow, err error)
 	return f, f.append(TypeStarted, spec.At, startedBody{evidence.Digest(data), spec.Actor})
 }
 
-// advance does what is to be done now. The caller holds f.mu.
-func (e *Engine) advance(f *flow) {
-	for {
+// advance does what is to be done now. The error is a [*Stuck]. The caller holds
+// f.mu.
+func (e *Engine) advance(f *flow) error {
+	for f.stuck == nil {
 		steps := f.state.Next()
 		if e.ctx.Err() != nil || len(steps) == 0 {
-			return
+			return nil
 		}
 		for _, step := range steps {
-			var err error
 			if step.End != "" {
-				err = f.append(TypeEnded, time.Now(), map[string]string{"state": step.End})
-			} else {
-				err = e.try(f, *step.Attempt)
+				return f.append(TypeEnded, time.Now(), map[string]string{"state": step.End})
 			}
-			if err != nil {
-				e.log.Error("a workflow cannot go on", "workflow", f.spec.ID, "error", err)
-				return
-			}
-			if step.End != "" {
-				return
+			if err := e.try(f, *step.Attempt); err != nil {
+				return err
 			}
 		}
 	}
+	return f.stuck
 }
 
 // try begins one try of a node: what is about to be is in the journal before it
@@ -420,7 +443,7 @@ func (e *Engine) try(f *flow, a Attempt) error {
 		if errors.Is(err, context.Canceled) {
 			state = Interrupted // everything is ending
 		}
-		return f.append(TypeNodeEnded, time.Now(), Result{Node: a.Node, N: a.N, Run: a.Run, State: state})
+		return f.end(time.Now(), Result{Node: a.Node, N: a.N, Run: a.Run, State: state})
 	}
 	e.idle.Go(func() { e.await(f, a, launched) })
 	return nil
@@ -439,11 +462,13 @@ func (e *Engine) await(f *flow, a Attempt, launched Launched) {
 		o = Outcome{State: Interrupted}
 	}
 	r := Result{Node: a.Node, N: a.N, Run: a.Run, State: o.State, ExitCode: o.ExitCode, FinalReceiptSHA256: o.FinalReceiptSHA256, VerdictSHA256: o.VerdictSHA256}
-	if err := f.append(TypeNodeEnded, time.Now(), r); err != nil {
-		e.log.Error("a workflow cannot go on", "workflow", f.spec.ID, "error", err)
-		return
+	err = f.end(time.Now(), r)
+	if err == nil {
+		err = e.advance(f)
 	}
-	e.advance(f)
+	if err != nil {
+		e.log.Error("a workflow cannot go on", "workflow", f.spec.ID, "error", err)
+	}
 }
 
 // Resume goes on with a workflow: what failed or was interrupted is tried again.
@@ -458,10 +483,15 @@ func (e *Engine) Resume(id string, r Resumption) (View, error) {
 	if f.asked[r.Request] {
 		return f.view(), nil
 	}
+	if err := e.free(f); err != nil {
+		return View{}, err
+	}
 	if err := f.resume(r); err != nil {
 		return View{}, err
 	}
-	e.advance(f)
+	if err := e.advance(f); err != nil {
+		return View{}, err
+	}
 	return f.view(), nil
 }
 
@@ -577,7 +607,15 @@ func named(id string, err error) error {
 // view shows a workflow. The caller holds f.mu.
 func (f *flow) view() View {
 	state, nodes := f.state.View()
-	return View{ID: f.spec.ID, Name: f.spec.Graph.Name, File: f.spec.File, State: state, Nodes: nodes, SHA256: f.spec.Graph.SHA256, Actor: f.spec.Actor, StartedAt: f.spec.At}
+	v := View{ID: f.spec.ID, Name: f.spec.Graph.Name, File: f.spec.File, State: state, Nodes: nodes, SHA256: f.spec.Graph.SHA256, Actor: f.spec.Actor, StartedAt: f.spec.At}
+	if f.stuck != nil {
+		why := f.stuck.Reason()
+		v.Reason = &why
+		if state == Running || state == Waiting {
+			v.State = Interrupted
+		}
+	}
+	return v
 }
 
 // String names the service in a supervisor's log.

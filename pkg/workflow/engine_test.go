@@ -32,7 +32,8 @@ type hand struct {
 	ended   map[string]Outcome
 	changed chan struct{} // closed and replaced at each change
 	refuse  error
-	lost    error // in place of how a run ended
+	lost    error  // in place of how a run ended
+	before  func() // a try is journalled; nil for nothing
 }
 
 func newHand() *hand {
@@ -48,6 +49,9 @@ func (h *hand) NewID() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.n++
+	if h.before != nil {
+		h.before()
+	}
 	return fmt.Sprint("r", h.n)
 }
 
@@ -500,4 +504,118 @@ func TestEngine_ANodeThatCannotBeLaunchedFails(t *testing.T) {
 	h.hand.refuse = errors.New("not installed")
 	h.start("name = \"w\"\n[[node]]\nid = \"a\"\nharness = \"h\"\nretry = 2\n")
 	h.is(Failed, "a:failed:3")
+}
+
+// block has the next record of that name fail to be written, and leaves what such
+// a write leaves.
+func (h *house) block(name string) {
+	h.t.Helper()
+	if err := os.WriteFile(filepath.Join(h.dir, baseDir, "wf-1", journalDir, name), nil, 0o400); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// halted waits until a write has failed.
+func (h *house) halted() {
+	h.t.Helper()
+	f, err := h.e.flow("wf-1")
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	for deadline := time.Now().Add(patience); ; <-time.After(time.Millisecond) {
+		f.mu.Lock()
+		halted := f.stuck != nil
+		f.mu.Unlock()
+		if halted {
+			return
+		}
+		if time.Now().After(deadline) {
+			h.t.Fatal("nothing failed")
+		}
+	}
+}
+
+// stuck demands that the error says why nothing goes on.
+func stuck(t *testing.T, err error) {
+	t.Helper()
+	s, is := errors.AsType[*Stuck](err)
+	if !is || s.ID != "wf-1" || s.Reason() != "its journal cannot be written: file exists" {
+		t.Errorf("%v", err)
+	}
+}
+
+const twoSteps = "name = \"w\"\n[[node]]\nid = \"a\"\nharness = \"h\"\n[[node]]\nid = \"b\"\nharness = \"h\"\nneeds = [\"a\"]\n"
+
+// Whoever begins a workflow that cannot go on is told, and so is whoever looks.
+func TestEngine_AJournalThatCannotBeWrittenIsNoSuccess(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.hand.before = func() {
+		h.hand.before = nil
+		h.block("0002-node_started.json")
+	}
+	g, _, _ := Parse([]byte(twoSteps), roles(), files(nil))
+	_, err := h.e.Start(Spec{ID: "wf-1", File: "/f", Graph: g, At: time.Now()}, nil)
+	stuck(t, err)
+	v := h.is(Interrupted, "a:pending:0", "b:pending:0")
+	if v.Reason == nil || *v.Reason != "its journal cannot be written: file exists" {
+		t.Errorf("%+v", v)
+	}
+	if v, err = h.e.Resume("wf-1", Resumption{}); err != nil || v.State != Running || v.Reason != nil {
+		t.Fatalf("%+v, %v", v, err)
+	}
+	h.hand.end(t, "a", "exited", 0)
+	h.hand.end(t, "b", "exited", 0)
+	h.is(Done, "a:done:1", "b:done:1")
+}
+
+// The end of a run that is not journalled is not lost: a resume looks for it, as
+// the next daemon would.
+func TestEngine_AnEndThatCannotBeJournalledInterrupts(t *testing.T) {
+	t.Parallel()
+	for _, again := range []string{"resume", "daemon"} {
+		h := newHouse(t)
+		h.start("name = \"w\"\nparallel = 2\n[[node]]\nid = \"a\"\nharness = \"h\"\n[[node]]\nid = \"b\"\nharness = \"h\"\n[[node]]\nid = \"c\"\nharness = \"h\"\nneeds = [\"a\", \"b\"]\n")
+		h.is(Running, "a:running:1", "b:running:1", "c:pending:0")
+		h.block("0004-node_ended.json")
+		h.hand.end(t, "a", "exited", 0)
+		h.halted()
+		h.is(Interrupted, "a:interrupted:1", "b:running:1", "c:pending:0")
+		_, err := h.e.Resume("wf-1", Resumption{})
+		stuck(t, err)
+		h.hand.end(t, "b", "exited", 0)
+		h.is(Interrupted, "a:interrupted:1", "b:interrupted:1", "c:pending:0")
+		if again == "daemon" {
+			h.kill()
+			h.open()
+			h.is(Interrupted, "a:done:1", "b:done:1", "c:pending:0")
+		}
+		if v, err := h.e.Resume("wf-1", Resumption{}); err != nil || v.State != Running {
+			t.Fatalf("%s: %+v, %v", again, v, err)
+		}
+		h.hand.end(t, "c", "exited", 0)
+		h.is(Done, "a:done:1", "b:done:1", "c:done:1")
+	}
+}
+
+// What a write that failed left is no evidence of a change; anything else is.
+func TestEngine_AStuckJournalIsVerified(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.start(twoSteps)
+	h.block("0003-node_ended.json")
+	h.hand.end(t, "a", "exited", 0)
+	h.halted()
+	h.is(Interrupted, "a:interrupted:1", "b:pending:0")
+	first := filepath.Join(h.dir, baseDir, "wf-1", journalDir, "0002-node_started.json")
+	if err := os.Chmod(first, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var f *evidence.Fault
+	if _, err := h.e.Status("wf-1"); !errors.As(err, &f) {
+		t.Error(err)
+	}
+	if _, err := h.e.Resume("wf-1", Resumption{}); !errors.As(err, &f) {
+		t.Error(err)
+	}
 }
