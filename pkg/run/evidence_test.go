@@ -395,6 +395,61 @@ func TestRetention_IsRecorded(t *testing.T) {
 	}
 }
 
+// A run that cannot be removed, or of which that cannot be recorded, is kept, and
+// removed when what was in the way has passed.
+func TestRetention_ForgetsNothingThatIsStillThere(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{retentionDir, removingDir} {
+		s := newStore(t, 1)
+		path := filepath.Join(s.state.Name(), name)
+		if err := errors.Join(os.RemoveAll(path), os.WriteFile(path, nil, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		first, second := begin(t, s, "a"), begin(t, s, "a")
+		ended(first, 0, "")
+		ended(second, 0, "")
+		s.removals.Wait()
+		if all, _ := ids(t, s, "a", "", 10); !slices.Equal(all, []string{second.ID(), first.ID()}) || !s.Has(first.ID()) {
+			t.Errorf("without %s there are %v", name, all)
+		}
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		third := begin(t, s, "a")
+		ended(third, 0, "")
+		s.removals.Wait()
+		if all, _ := ids(t, s, "a", "", 10); !slices.Equal(all, []string{third.ID()}) {
+			t.Errorf("with %s there are %v", name, all)
+		}
+		for _, r := range []*Run{first, second} {
+			if was, err := s.Removed(r.ID()); err != nil || !was {
+				t.Errorf("%s: %v, %v", r.ID(), was, err)
+			}
+		}
+	}
+}
+
+// A chain that could not be written once is written to again.
+func TestRetention_GoesOnAfterARecordThatFailed(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, 1)
+	for range 2 {
+		ended(begin(t, s, "a"), 0, "")
+	}
+	s.removals.Wait()
+	block := filepath.Join(s.state.Name(), retentionDir, removedDir, evidence.EntryName(2, "removed"))
+	if err := os.WriteFile(block, nil, 0o400); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		ended(begin(t, s, "a"), 0, "")
+		s.removals.Wait()
+	}
+	if all, _ := ids(t, s, "a", "", 10); len(all) != 1 {
+		t.Errorf("%d runs are kept", len(all))
+	}
+}
+
 func TestContext_SaysWhereTheProgramIsAnother(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, 10)

@@ -72,10 +72,10 @@ type Store struct {
 	opt   Options
 	state *evidence.Dir
 	dir   *evidence.Dir
-	// retention opens the chain of what was removed, when something is first: it
-	// only grows, and no start waits for it.
-	retention func() (*evidence.Ledger, error)
-	opened    *evidence.Ledger // by retention
+	// retention is the chain of what was removed. It is opened when something is
+	// first: it only grows, and no start waits for it. nil while it is not open.
+	retention *evidence.Ledger
+	retaining sync.Mutex // of retention
 	removals  sync.WaitGroup
 	surveying sync.Mutex // held to learn whose the runs are
 
@@ -99,7 +99,6 @@ func OpenStore(state *evidence.Dir, now time.Time, opt Options) (*Store, error) 
 	if s.dir, err = state.Ensure(runsDir); err != nil {
 		return nil, fmt.Errorf("open the runs: %w", err)
 	}
-	s.retention = sync.OnceValues(s.openRetention)
 	if err := s.index(); err != nil {
 		return nil, errors.Join(err, s.dir.Close())
 	}
@@ -110,7 +109,7 @@ func OpenStore(state *evidence.Dir, now time.Time, opt Options) (*Store, error) 
 	return s, nil
 }
 
-// openRetention opens the chain of what was removed. It is called once.
+// openRetention opens the chain of what was removed.
 func (s *Store) openRetention() (*evidence.Ledger, error) {
 	parent, err := s.state.Ensure(retentionDir)
 	if err != nil {
@@ -126,19 +125,36 @@ func (s *Store) openRetention() (*evidence.Ledger, error) {
 	if torn != nil {
 		s.opt.Log.Warn("torn record set aside", "entry", torn.Entry, "aside", torn.Aside)
 	}
-	if err == nil {
-		s.opened = chain
-	}
 	return chain, err
+}
+
+// record adds a run to the chain of what was removed. After an error it is opened
+// again: what was in the way may pass.
+func (s *Store) record(r removed) error {
+	s.retaining.Lock()
+	defer s.retaining.Unlock()
+	if s.retention == nil {
+		chain, err := s.openRetention()
+		if err != nil {
+			return err
+		}
+		s.retention = chain
+	}
+	_, err := s.retention.Append("removed", time.Now(), r)
+	if err != nil {
+		err = errors.Join(err, s.retention.Close())
+		s.retention = nil
+	}
+	return err
 }
 
 // Close waits for what is being removed. Runs under way must have ended.
 func (s *Store) Close() error {
 	s.removals.Wait()
-	if s.opened == nil {
+	if s.retention == nil {
 		return s.dir.Close()
 	}
-	return errors.Join(s.opened.Close(), s.dir.Close())
+	return errors.Join(s.retention.Close(), s.dir.Close())
 }
 
 // index reads which runs there are, once: what begins later is known.
@@ -244,11 +260,15 @@ func (s *Store) settle(r *Run) {
 	all := s.kept[harness]
 	beyond := max(len(all)-max(s.opt.Keep(), 1), 0)
 	var old []string
-	for _, id := range all[:beyond] {
-		if s.live[id] == nil {
-			old = append(old, id)
+	kept := make([]string, 0, len(all))
+	for i, id := range all {
+		if i < beyond && s.live[id] == nil {
+			old = append(old, id) // it is nobody else's to remove
+		} else {
+			kept = append(kept, id)
 		}
 	}
+	s.kept[harness] = kept
 	s.mu.Unlock()
 	if len(old) > 0 {
 		s.removals.Go(func() { s.retire(harness, old) })
@@ -296,27 +316,42 @@ type removed struct {
 	Reason             string  `json:"reason"`
 }
 
-// retire removes runs from the disk, and records each before.
+// retire removes runs from the disk, and records each before. One that cannot be
+// is kept, and is among the oldest when the next run ends.
 func (s *Store) retire(harness string, ids []string) {
-	chain, err := s.retention()
-	if err != nil {
-		s.opt.Log.Warn("old runs not removed: that could not be recorded", "runs", len(ids), "error", err)
-		return
-	}
 	for _, id := range ids {
 		record := removed{Run: id, Harness: harness, Reason: "keep_runs"}
 		if v, err := s.view(id); err == nil {
 			record.FinalReceiptSHA256 = v.info.FinalReceiptSHA256
 		}
-		s.leave(id, harness)
-		if _, err := chain.Append("removed", time.Now(), record); err != nil {
+		if err := s.record(record); err != nil {
 			s.opt.Log.Warn("old run not removed: that could not be recorded", "run", id, "error", err)
+			s.retain(id, harness)
 			continue
 		}
-		if err := s.discard(id); err != nil {
+		s.leave(id, harness) // before it is half there
+		moved, err := s.discard(id)
+		if err != nil {
 			s.opt.Log.Warn("old run not removed", "run", id, "error", err)
 		}
+		if !moved {
+			s.retain(id, harness)
+		}
 	}
+}
+
+// retain keeps a run that was to be removed.
+func (s *Store) retain(id, harness string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	insert := func(list []string) []string {
+		at, there := slices.BinarySearch(list, id)
+		if there {
+			return list
+		}
+		return slices.Insert(list, at, id)
+	}
+	s.all, s.kept[harness] = insert(s.all), insert(s.kept[harness])
 }
 
 // Removed reports whether there was a run that is not kept any more.
@@ -336,17 +371,18 @@ func (s *Store) Removed(id string) (bool, error) {
 	}), err
 }
 
-// discard removes a run as a whole: it is out of the way at once.
-func (s *Store) discard(id string) error {
+// discard removes a run as a whole: once it was moved out of the way it is none,
+// whatever is left of it.
+func (s *Store) discard(id string) (moved bool, err error) {
 	dir, err := s.state.Ensure(removingDir)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer dir.Close()
 	if err := s.dir.Rename(id, dir, id); err != nil {
-		return err
+		return false, err
 	}
-	return dir.Remove(id)
+	return true, dir.Remove(id)
 }
 
 // sweep ends what a daemon began to remove that was killed.
