@@ -257,6 +257,106 @@ func TestRun_AnInterruptedSessionGoesOnWhenAskedTo(t *testing.T) {
 	}
 }
 
+// A session that takes its time to be opened holds up nobody but those who want
+// the same one.
+func TestRun_OpensEachSessionForItself(t *testing.T) {
+	b := newBench(t)
+	text := sh("touch begun; test -e go || sleep 60")
+	b.begin(t, "slow", text)
+	until(t, func() bool { return exists(b.root, "begun") })
+	b.Stop()
+	b.file(t, "go", "")
+	entered, release := make(chan struct{}), make(chan struct{})
+	again := &Runner{Engine: b.Engine, Ledger: b.Ledger, Principal: b.Principal, Reap: func(context.Context) {
+		close(entered)
+		<-release
+	}}
+	t.Cleanup(again.Stop)
+	type opened struct {
+		x   *Execution
+		err error
+	}
+	slow := make(chan opened, 2)
+	for range 2 {
+		go func() {
+			x, err := again.Run(t.Context(), Request{Session: "slow", Name: "c.toml", Text: []byte(text), Root: b.root})
+			slow <- opened{x, err}
+		}()
+	}
+	<-entered
+	other, err := again.Run(t.Context(), Request{Session: "other", Name: "c.toml", Text: []byte(sh("sleep 60")), Root: b.root})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a, err := again.Cancel(t.Context(), "other"); err != nil || a.Verdict.Outcome != Cancelled {
+		t.Errorf("%+v, %v", a, err)
+	}
+	<-other.Done()
+	impatient, stop := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer stop()
+	if _, err := again.Cancel(impatient, "slow"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("what is being opened is cancelled: %v", err)
+	}
+	close(release)
+	first, second := <-slow, <-slow
+	if first.err != nil || second.err != nil || first.x != second.x {
+		t.Fatalf("%+v, %+v", first, second)
+	}
+	if a := wait(t, first.x); a.Verdict.Outcome != Pass {
+		t.Errorf("%+v", a)
+	}
+}
+
+// What is being opened when everything ends begins nothing, and is waited for.
+func TestStop_InterruptsWhatIsBeingOpened(t *testing.T) {
+	b := newBench(t)
+	text := sh("touch begun; test -e go || sleep 60; touch again")
+	b.begin(t, "s", text)
+	until(t, func() bool { return exists(b.root, "begun") })
+	b.Stop()
+	b.file(t, "go", "")
+	entered, release := make(chan struct{}), make(chan struct{})
+	again := &Runner{Engine: b.Engine, Ledger: b.Ledger, Principal: b.Principal, Reap: func(context.Context) {
+		close(entered)
+		<-release
+	}}
+	ended := make(chan error)
+	go func() {
+		x, err := again.Run(t.Context(), Request{Session: "s", Name: "c.toml", Text: []byte(text), Root: b.root})
+		if err == nil {
+			_, err = x.Wait(context.Background())
+		}
+		ended <- err
+	}()
+	<-entered
+	stopped := make(chan struct{})
+	go func() {
+		again.Stop()
+		close(stopped)
+	}()
+	until(t, func() bool {
+		again.mu.Lock()
+		defer again.mu.Unlock()
+		return again.stopped
+	})
+	select {
+	case <-stopped:
+		t.Error("it was not waited for")
+	default:
+	}
+	close(release)
+	if err := <-ended; !errors.Is(err, ErrInterrupted) {
+		t.Error(err)
+	}
+	<-stopped
+	if exists(b.root, "again") {
+		t.Error("a step began")
+	}
+	if a, err := b.Look("s"); err != nil || a.Status != Interrupted {
+		t.Errorf("%+v, %v", a, err)
+	}
+}
+
 func TestRun_ChecksInParallel(t *testing.T) {
 	b := newBench(t)
 	text := "[contract]\nname='x'\nenv=['PATH']\nparallel=2\n"

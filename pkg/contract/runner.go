@@ -68,8 +68,9 @@ type Runner struct {
 
 	mu      sync.Mutex
 	running map[string]*Execution
+	opening map[string]chan struct{} // sessions that are read or begun, each until its channel is closed
 	stopped bool
-	all     sync.WaitGroup
+	all     sync.WaitGroup // of what runs or is opened
 }
 
 // Run runs a contract, or joins the session that runs it, or returns what it
@@ -90,18 +91,71 @@ func (r *Runner) Run(ctx context.Context, req Request) (*Execution, error) {
 	if problem := ledger.SessionProblem(req.Session); problem != "" {
 		return nil, errors.New(problem)
 	}
+	x, err := r.reserve(req.Session)
+	switch {
+	case err != nil:
+		return nil, err
+	case x == nil:
+		defer r.release(req.Session)
+		return r.open(context.WithoutCancel(ctx), req, spec, digest)
+	case x.digest != digest || x.root != req.Root:
+		return nil, ErrConflict
+	}
+	return x, nil
+}
+
+// reserve returns the execution of a session; where there is none, the session is
+// the caller's to open, and to release. It waits for whoever opens it already:
+// that takes the disk, and other sessions' callers do not wait for it.
+func (r *Runner) reserve(id string) (*Execution, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.stopped {
-		return nil, ErrInterrupted
-	}
-	if x := r.running[req.Session]; x != nil {
-		if x.digest != digest || x.root != req.Root {
-			return nil, ErrConflict
+	for {
+		opened := r.opening[id]
+		switch x := r.running[id]; {
+		case r.stopped:
+			return nil, ErrInterrupted
+		case x != nil:
+			return x, nil
+		case opened == nil:
+			if r.opening == nil {
+				r.opening = map[string]chan struct{}{}
+			}
+			r.opening[id] = make(chan struct{})
+			r.all.Add(1)
+			return nil, nil //nolint:nilnil // the session is the caller's
 		}
-		return x, nil
+		r.mu.Unlock()
+		<-opened
+		r.mu.Lock()
 	}
-	return r.open(context.WithoutCancel(ctx), req, spec, digest)
+}
+
+// release ends a reservation: what came of it is in running, or nothing did.
+func (r *Runner) release(id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	close(r.opening[id])
+	delete(r.opening, id)
+	r.all.Done()
+}
+
+// here returns the execution of a session in this process, nil for none, once it
+// is not being opened.
+func (r *Runner) here(ctx context.Context, id string) (*Execution, error) {
+	for {
+		r.mu.Lock()
+		x, opened := r.running[id], r.opening[id]
+		r.mu.Unlock()
+		if x != nil || opened == nil {
+			return x, nil
+		}
+		select {
+		case <-opened:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
 }
 
 // newSession makes a name that sorts by time.
@@ -109,7 +163,8 @@ func newSession() string {
 	return time.Now().UTC().Format("20060102-150405-") + strings.ToLower(rand.Text()[:8])
 }
 
-// open begins a session, goes on with one, or follows somebody else's.
+// open begins a session, goes on with one, or follows somebody else's. The caller
+// has reserved it.
 func (r *Runner) open(ctx context.Context, req Request, spec *Spec, digest string) (*Execution, error) {
 	steps := len(spec.Checks)
 	if spec.Work != nil {
@@ -146,10 +201,16 @@ func (r *Runner) open(ctx context.Context, req Request, spec *Spec, digest strin
 	return x, nil
 }
 
-// begin runs x beside the caller, who holds mu.
+// begin runs x beside the caller, who has reserved its session. What is begun
+// while the runner is stopped is interrupted before its first step.
 func (r *Runner) begin(ctx context.Context, x *Execution, run func(context.Context)) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	x.cancel = cancel
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.stopped {
+		cancel(ErrInterrupted)
+	}
 	if r.running == nil {
 		r.running = map[string]*Execution{}
 	}
@@ -278,9 +339,10 @@ func (r *Runner) Text(id string) (text []byte, root string, err error) {
 // Cancel ends a session with the verdict "cancelled", whoever runs it, and
 // returns what it came to. One that is done stays as it is.
 func (r *Runner) Cancel(ctx context.Context, id string) (Answer, error) {
-	r.mu.Lock()
-	x := r.running[id]
-	r.mu.Unlock()
+	x, err := r.here(ctx, id)
+	if err != nil {
+		return Answer{}, err
+	}
 	if x != nil {
 		x.Cancel()
 		return x.Wait(ctx)
