@@ -48,7 +48,7 @@ func TestParsePack_SaysEverythingThatIsWrong(t *testing.T) {
 		ticket("id='b'\nfile='a.md'\nrole='review'\nneeds=['b']"):                              "ticket.b.needs: it needs itself",
 		ticket("id='b'\nfile='a.md'\nrole='review'\nneeds=['a','a']"):                          "ticket.b.needs: \"a\" is named twice",
 		ticket("id='b'\nfile='a.md'\nrole='review'\nsha256='" + strings.Repeat("0", 64) + "'"): "ticket.b.sha256: the file has another",
-		ticket("id='b'\nfile='a.md'\nrole='review'\nneeds=['c']\n[[ticket]]\nid='c'\nfile='a.md'\nrole='review'\nneeds=['b']"): "ticket.b.needs: a cycle",
+		ticket("id='b'\nfile='a.md'\nrole='review'\nneeds=['c']\n[[ticket]]\nid='c'\nfile='a.md'\nrole='review'\nneeds=['b']"): "ticket.b.needs: a cycle: b -> c -> b",
 	} {
 		p, faults := ParsePack([]byte(text), roles(), read)
 		var said []string
@@ -96,6 +96,28 @@ func TestParse_SaysEverythingThatIsWrong(t *testing.T) {
 		}
 		if (want == "") != (len(said) == 0) || want != "" && !slices.ContainsFunc(said, func(one string) bool { return strings.Contains(one, want) }) {
 			t.Errorf("%s: %v, want %q", text, said, want)
+		}
+	}
+}
+
+// A cycle is shown as it goes round, without what only leads to it.
+func TestCycle_IsTheLoopItself(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"deploy:a a:b b:a":         "a b a",
+		"a:b b:c c:d d:b e:e":      "b c d b",
+		"a:b,c b:d c:d d:":         "",
+		"a:a b:none":               "",
+		"a:b b: c:b,e d:c e:f f:c": "c e f c",
+	} {
+		var ids []string
+		needs := map[string][]string{}
+		for _, one := range strings.Fields(text) {
+			id, list, _ := strings.Cut(one, ":")
+			ids, needs[id] = append(ids, id), strings.FieldsFunc(list, func(r rune) bool { return r == ',' })
+		}
+		if got := strings.Join(cycle(ids, needs), " "); got != want {
+			t.Errorf("%s: %q, want %q", text, got, want)
 		}
 	}
 }

@@ -67,41 +67,40 @@ func checkNeeds(kind string, ids []string, needs map[string][]string, faults *Fa
 			}
 		}
 	}
-	if len(*faults) > 0 {
-		return
-	}
 	if loop := cycle(ids, needs); loop != nil {
-		faults.add(kind+"."+loop[0]+".needs", "a cycle: %v", loop)
+		faults.add(kind+"."+loop[0]+".needs", "a cycle: %s", strings.Join(loop, " -> "))
 	}
 }
 
-// cycle returns the ids of a cycle, nil where there is none.
+// cycle returns ids of which each needs the one after it, and the last is the
+// first; nil where there are none. What needs itself alone is not looked for.
 func cycle(ids []string, needs map[string][]string) []string {
-	left := map[string]int{}
-	for _, id := range ids {
-		left[id] = len(needs[id])
-	}
-	for changed := true; changed; {
-		changed = false
-		for _, id := range ids {
-			n, there := left[id]
-			if !there || n > 0 {
+	var path []string // each needs the one after it
+	done := map[string]bool{}
+	var visit func(id string) []string
+	visit = func(id string) []string {
+		if at := slices.Index(path, id); at >= 0 {
+			return append(slices.Clone(path[at:]), id)
+		}
+		if done[id] {
+			return nil
+		}
+		path = append(path, id)
+		for _, need := range needs[id] {
+			if need == id {
 				continue
 			}
-			delete(left, id)
-			changed = true
-			for _, other := range ids {
-				if _, there := left[other]; there && slices.Contains(needs[other], id) {
-					left[other]--
-				}
+			if loop := visit(need); loop != nil {
+				return loop
 			}
 		}
+		path, done[id] = path[:len(path)-1], true
+		return nil
 	}
-	var loop []string
 	for _, id := range ids {
-		if _, there := left[id]; there {
-			loop = append(loop, id)
+		if loop := visit(id); loop != nil {
+			return loop
 		}
 	}
-	return loop
+	return nil
 }
