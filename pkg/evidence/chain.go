@@ -36,14 +36,20 @@ func (f *Fault) Missing() bool { return f.missing }
 // Error implements error.
 func (f *Fault) Error() string { return f.Entry + ": " + f.Message }
 
-// in returns the fault as one of an entry below dir. Any other error is
-// returned as it is.
-func in(dir string, err error) error {
-	var f *Fault
-	if dir == "" || !errors.As(err, &f) {
-		return err
+// In returns the fault as one of an entry below dir.
+func (f *Fault) In(dir string) *Fault {
+	below := *f
+	below.Entry = dir + "/" + f.Entry
+	return &below
+}
+
+// Within returns the [*Fault] that err is as one of an entry below dir. Any other
+// error is returned as it is.
+func Within(dir string, err error) error {
+	if f, is := errors.AsType[*Fault](err); is {
+		return f.In(dir)
 	}
-	return &Fault{Entry: dir + "/" + f.Entry, Message: f.Message, Torn: f.Torn}
+	return err
 }
 
 // Digest is a SHA-256 in hex.

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -170,4 +172,36 @@ func FuzzVerify(f *testing.F) {
 			}
 		}
 	})
+}
+
+// What a fault says is kept when it is said where its directory is.
+func TestFault_InADirectoryKeepsWhatItSays(t *testing.T) {
+	t.Parallel()
+	for _, f := range []Fault{{Entry: "e", Message: "m", missing: true}, {Entry: "e", Message: "m", Torn: true}} {
+		want := f
+		want.Entry = "a/b/e"
+		err := Within("a", Within("b", fmt.Errorf("read: %w", &f)))
+		if got, is := errors.AsType[*Fault](err); !is || *got != want || f.Entry != "e" {
+			t.Errorf("%+v, want %+v", got, want)
+		}
+	}
+	if err := Within("a", io.EOF); err != io.EOF { //nolint:errorlint // it is the same
+		t.Error(err)
+	}
+	if Within("a", nil) != nil {
+		t.Error("a fault without one")
+	}
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	parent, err := OpenDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer parent.Close()
+	_, _, err = ReadChain(parent, "none", "c")
+	if f, is := errors.AsType[*Fault](err); !is || !f.Missing() {
+		t.Error(err)
+	}
 }

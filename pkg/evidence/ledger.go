@@ -56,7 +56,7 @@ func OpenLedger(parent *Dir, sub, chain string, now time.Time) (l *Ledger, recor
 		}
 	}
 	if err != nil {
-		return nil, nil, nil, in(sub, err)
+		return nil, nil, nil, Within(sub, err)
 	}
 	l = &Ledger{dir: dir, head: head}
 	if torn == nil {
@@ -99,11 +99,11 @@ func setAside(parent, dir *Dir, sub, name string) (*Torn, error) {
 func ReadChain(parent *Dir, sub, chain string) ([]Record, Head, error) {
 	dir, err := parent.Sub(sub)
 	if err != nil {
-		return nil, Head{}, &Fault{Entry: sub, Message: reason(err)}
+		return nil, Head{}, &Fault{Entry: sub, Message: reason(err), missing: errors.Is(err, fs.ErrNotExist)}
 	}
 	defer dir.Close()
 	records, head, err := readChain(dir, chain)
-	return records, head, in(sub, err)
+	return records, head, Within(sub, err)
 }
 
 func readChain(dir *Dir, chain string) ([]Record, Head, error) {

@@ -208,7 +208,7 @@ func recall[T any](k *Keys, name string, head evidence.Head, n int, typ string) 
 		return body, head, false, nil
 	}
 	if err != nil {
-		return body, head, false, err
+		return body, head, false, evidence.Within(keysDir, err)
 	}
 	r, next, err := head.Check(evidence.Entry{Name: entry, Data: data})
 	if errors.As(err, &f) && f.Torn {
@@ -220,7 +220,9 @@ func recall[T any](k *Keys, name string, head evidence.Head, n int, typ string) 
 		err = json.Unmarshal(r.Body, &body)
 	}
 	if errors.As(err, &f) {
-		err = &evidence.Fault{Entry: keysDir + "/" + name + "-" + f.Entry, Message: f.Message}
+		below := *f
+		below.Entry = name + "-" + f.Entry // as it is called there
+		err = below.In(keysDir)
 	}
 	return body, next, err == nil, err
 }

@@ -174,11 +174,20 @@ func TestKeys_TrustNoRecordThatWasChanged(t *testing.T) {
 	if err != nil || len(results) != 1 {
 		t.Fatal(results, err)
 	}
-	if err := os.Chmod(results[0], 0o600); err != nil {
-		t.Fatal(err)
+	entry := keysDir + "/" + filepath.Base(results[0])
+	change := map[string]func() error{
+		"its mode": func() error { return os.Chmod(results[0], 0o600) },
+		"its content": func() error {
+			return errors.Join(os.WriteFile(results[0], []byte("{}\n"), 0), os.Chmod(results[0], 0o400))
+		},
 	}
-	var f *evidence.Fault
-	if _, _, err := openKeys(t, dir).Once(t.Context(), counted("k", "a", &n)); !errors.As(err, &f) || n.Load() != 1 {
-		t.Error(err)
+	for _, what := range []string{"its mode", "its content"} {
+		if err := change[what](); err != nil {
+			t.Fatal(err)
+		}
+		var f *evidence.Fault
+		if _, _, err := openKeys(t, dir).Once(t.Context(), counted("k", "a", &n)); !errors.As(err, &f) || f.Entry != entry || n.Load() != 1 {
+			t.Errorf("%s: %v, want %s", what, err, entry)
+		}
 	}
 }

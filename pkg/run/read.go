@@ -334,12 +334,7 @@ func (s *Store) Info(id string) (Info, error) {
 }
 
 // named says of which run an entry is.
-func named(id string, err error) error {
-	if f, ok := errors.AsType[*evidence.Fault](err); ok {
-		return &evidence.Fault{Entry: runsDir + "/" + id + "/" + f.Entry, Message: f.Message, Torn: f.Torn}
-	}
-	return err
-}
+func named(id string, err error) error { return evidence.Within(runsDir+"/"+id, err) }
 
 // Verify checks all evidence of a run, and returns how many entries it has. What
 // is wrong is a [*evidence.Fault] whose entry is a path in the run's directory.

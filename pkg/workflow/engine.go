@@ -597,12 +597,7 @@ func (e *Engine) flow(id string) (*flow, error) {
 }
 
 // named says of which workflow an entry is.
-func named(id string, err error) error {
-	if f, ok := errors.AsType[*evidence.Fault](err); ok {
-		return &evidence.Fault{Entry: baseDir + "/" + id + "/" + f.Entry, Message: f.Message, Torn: f.Torn}
-	}
-	return err
-}
+func named(id string, err error) error { return evidence.Within(baseDir+"/"+id, err) }
 
 // view shows a workflow. The caller holds f.mu.
 func (f *flow) view() View {

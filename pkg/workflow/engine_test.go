@@ -194,7 +194,7 @@ func (h *house) start(text string) View {
 }
 
 // is waits until the workflow is in a state, with each node as given.
-func (h *house) is(state string, nodes ...string) {
+func (h *house) is(state string, nodes ...string) View {
 	h.t.Helper()
 	want := state + " " + strings.Join(nodes, " ")
 	deadline := time.Now().Add(patience)
@@ -208,7 +208,7 @@ func (h *house) is(state string, nodes ...string) {
 			got += fmt.Sprintf(" %s:%s:%d", n.ID, n.State, n.Attempts)
 		}
 		if got == want {
-			return
+			return v
 		}
 		if time.Now().After(deadline) {
 			h.t.Fatalf("it is %s, and not %s", got, want)

@@ -199,11 +199,7 @@ func gone(path string) bool {
 
 // verify reads the chain again.
 func (s *Store) verify() error {
-	err := s.ledger.Verify(chainName)
-	if f, bad := errors.AsType[*evidence.Fault](err); bad {
-		return &evidence.Fault{Entry: baseDir + "/" + chainDir + "/" + f.Entry, Message: f.Message, Torn: f.Torn}
-	}
-	return err
+	return evidence.Within(baseDir+"/"+chainDir, s.ledger.Verify(chainName))
 }
 
 // Find returns the worktree of an id. The chain is verified first.
