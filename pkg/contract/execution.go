@@ -45,7 +45,9 @@ func (x *Execution) Session() string { return x.id }
 // Done is closed when it is over.
 func (x *Execution) Done() <-chan struct{} { return x.done }
 
-// Wait returns what it came to, or, when ctx ends first, what it has come to.
+// Wait returns what it came to. When ctx ends first there is no answer, and the
+// error is that of ctx; the execution goes on, and [Execution.Handle] tells how it
+// is.
 func (x *Execution) Wait(ctx context.Context) (Answer, error) {
 	select {
 	case <-x.done:
