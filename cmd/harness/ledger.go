@@ -13,6 +13,7 @@ import (
 	"harness/pkg/contract"
 	"harness/pkg/durable"
 	"harness/pkg/ledger"
+	"harness/pkg/plain"
 	"harness/pkg/run"
 	"harness/pkg/wire"
 )
@@ -71,7 +72,7 @@ func newLedgerExportCmd(g *globals) *cobra.Command {
 				return err
 			}
 			if output != "" {
-				return writeBundle(cmd, output, args[0], data, asJSON)
+				return writeBundle(cmd, output, b, data, asJSON)
 			}
 			_, err = cmd.OutOrStdout().Write(data)
 			return err
@@ -89,9 +90,12 @@ type exported struct {
 	SHA256  string `json:"sha256"`
 }
 
+// bundleMode is that of a bundle, before umask: it is made to be given away.
+const bundleMode = 0o666
+
 // writeBundle writes to a file in a directory that is there: another one would be
-// a mistyped path.
-func writeBundle(cmd *cobra.Command, file, session string, data []byte, asJSON bool) error {
+// a mistyped path. What was written is said on stderr: the file may be stdout.
+func writeBundle(cmd *cobra.Command, file string, b *ledger.Bundle, data []byte, asJSON bool) error {
 	dir := filepath.Dir(file)
 	if info, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("write %q: there is no directory %q; make it first", file, dir)
@@ -100,13 +104,14 @@ func writeBundle(cmd *cobra.Command, file, session string, data []byte, asJSON b
 	} else if !info.IsDir() {
 		return fmt.Errorf("write %q: %q is no directory", file, dir)
 	}
-	if err := durable.Write(file, data); err != nil {
+	if err := durable.WriteFile(file, data, bundleMode); err != nil {
 		return err
 	}
 	if !asJSON {
+		fmt.Fprintf(cmd.ErrOrStderr(), "wrote %s: session %s, %d entries\n", plain.Text(file), b.Session, len(b.Entries))
 		return nil
 	}
-	return printJSON(cmd.OutOrStdout(), exported{file, session, ledger.SHA256(data)})
+	return printJSON(cmd.OutOrStdout(), exported{file, b.Session, ledger.SHA256(data)})
 }
 
 // ledgerLine is one session of `harness ledger list --json`.

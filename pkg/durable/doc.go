@@ -1,5 +1,6 @@
 // Package durable owns how a state file gets onto the disk: as a whole, private
-// and there for good, or not at all (FIL-1, FIL-3).
+// and there for good, or not at all (FIL-1, FIL-3); and a file that is the user's
+// own, which is as private as they like.
 // It never decides what is in a file or whether that can be used, and it logs
 // nothing.
 //

@@ -3,6 +3,7 @@ package durable
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -20,14 +21,41 @@ func Write(path string, data []byte) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("make the directory of a state file: %w", err)
 	}
-	if err := replace(dir, path, data); err != nil {
+	if err := replace(path, data, renameio.WithStaticPermissions(mode)); err != nil {
 		return fmt.Errorf("write the state file %s: %w", path, err)
 	}
 	return SyncDir(dir)
 }
 
-func replace(dir, path string, data []byte) error {
-	f, err := renameio.NewPendingFile(path, renameio.WithTempDir(dir), renameio.WithStaticPermissions(mode))
+// WriteFile is Write of a file that is the user's own, in a directory that is
+// there. A new one gets perm, less what the umask takes; one that is there keeps
+// its mode, and a link stays one. What is no regular file, such as a pipe, is
+// written to.
+func WriteFile(path string, data []byte, perm fs.FileMode) error {
+	info, err := os.Stat(path)
+	if err == nil && !info.Mode().IsRegular() {
+		return os.WriteFile(path, data, perm)
+	}
+	target := path
+	if err == nil {
+		if target, err = filepath.EvalSymlinks(path); err != nil {
+			return err
+		}
+	}
+	if err := replace(target, data, renameio.WithPermissions(perm), renameio.WithExistingPermissions()); err != nil {
+		if beside, is := errors.AsType[*fs.PathError](err); is {
+			err = beside.Err // it names the file that was to take its place
+		}
+		return &fs.PathError{Op: "write", Path: path, Err: err}
+	}
+	if err := syncDir(filepath.Dir(target)); err != nil {
+		return fmt.Errorf("sync the directory of %s: %w", path, err)
+	}
+	return nil
+}
+
+func replace(path string, data []byte, opts ...renameio.Option) error {
+	f, err := renameio.NewPendingFile(path, append(opts, renameio.WithTempDir(filepath.Dir(path)))...)
 	if err != nil {
 		return err
 	}
@@ -52,12 +80,16 @@ func SetAside(path string) (aside string, err error) {
 // SyncDir returns when what was made, renamed or removed in a directory is on the
 // disk.
 func SyncDir(path string) error {
-	d, err := os.Open(path)
-	if err != nil {
-		return fmt.Errorf("open the directory of a state file: %w", err)
-	}
-	if err := errors.Join(d.Sync(), d.Close()); err != nil {
+	if err := syncDir(path); err != nil {
 		return fmt.Errorf("sync the directory of a state file: %w", err)
 	}
 	return nil
+}
+
+func syncDir(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
 }

@@ -2,11 +2,14 @@ package durable
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -151,5 +154,61 @@ func TestSetAside_KeepsTheFileToBeLookedAt(t *testing.T) {
 	}
 	if _, err := SetAside(path); err == nil {
 		t.Error("what is not there was set aside")
+	}
+}
+
+// A user's file is no state file: it has the mode that any file of theirs has, and
+// stays what and where it is.
+func TestWriteFile_IsAnyFileOfTheUsers(t *testing.T) {
+	defer syscall.Umask(syscall.Umask(0o027))
+	dir := t.TempDir()
+	path, link := filepath.Join(dir, "x.json"), filepath.Join(dir, "link")
+	if err := os.Symlink("x.json", link); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		file, text, mode string
+	}{
+		{path, "new", "-rw-r-----"},
+		{path, "kept", "-rw-rw-rw-"},
+		{link, "linked", "-rw-rw-rw-"},
+	} {
+		if step.mode == "-rw-rw-rw-" {
+			if err := os.Chmod(path, 0o666); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := WriteFile(step.file, []byte(step.text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.ReadFile(path); err != nil || string(got) != step.text {
+			t.Errorf("it holds %q, %v", got, err)
+		}
+		if diff := cmp.Diff(map[string]string{"x.json": step.mode, "link": "Lrwxrwxrwx"}, names(t, dir)); diff != "" {
+			t.Errorf("after %s (-want +got):\n%s", step.text, diff)
+		}
+	}
+}
+
+func TestWriteFile_WritesToWhatIsNoFile(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if err := errors.Join(WriteFile(fmt.Sprintf("/proc/self/fd/%d", w.Fd()), []byte("text"), 0o666), w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(r); err != nil || string(got) != "text" {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
+func TestWriteFile_NamesTheFileAlone(t *testing.T) {
+	for _, path := range []string{"/proc/x.json", filepath.Join(t.TempDir(), "none", "x.json")} {
+		want := "write " + path + ": no such file or directory"
+		if err := WriteFile(path, nil, 0o666); err == nil || err.Error() != want || !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%v, want %s", err, want)
+		}
 	}
 }
