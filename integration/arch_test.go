@@ -140,8 +140,8 @@ var rooms = map[string]room{
 	},
 	"pkg/workflow": {
 		does:  "graphs of runs with their journals, and prompt packs",
-		knows: []string{"pkg/evidence"},
-		core:  []string{"graph.go", "pack.go", "state.go", "toml.go"},
+		knows: []string{"pkg/config", "pkg/evidence"},
+		core:  []string{"graph.go", "pack.go", "state.go", "table.go"},
 	},
 	"pkg/worktree": {
 		does:  "makes git worktrees and remembers them",

@@ -156,19 +156,6 @@ func (c *contracts) digest(run string) (string, error) {
 	return ledger.SHA256(data), err
 }
 
-// contractFaults are what is wrong with the contract that a node is.
-func contractFaults(n workflow.Node, text []byte) (faults workflow.Faults) {
-	_, found := contract.Parse(n.Contract, text)
-	for _, f := range found {
-		message := f.Message
-		if f.Key != "" {
-			message = f.Key + ": " + message
-		}
-		faults = append(faults, workflow.Fault{Line: 0, Key: "node." + n.ID + ".contract", Message: message})
-	}
-	return faults
-}
-
 // ownFleet is the fleet of the daemon itself, for the contracts that it runs.
 type ownFleet struct{ o *ops }
 

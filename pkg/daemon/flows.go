@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"harness/pkg/config"
+	"harness/pkg/contract"
 	"harness/pkg/control"
 	"harness/pkg/evidence"
 	"harness/pkg/facade"
@@ -117,8 +119,8 @@ func (o *ops) packValidate(_ context.Context, raw json.RawMessage, _ petitioner)
 	if err != nil {
 		return nil, refusal("dir: " + workflow.PackFile + ": " + pathReason(err))
 	}
-	p, faults := workflow.ParsePack(manifest, run.Roles(), beside(dir))
-	return packed{OK: len(faults) == 0, Pack: p, Errors: faultsIn(filepath.Join(a.Dir, workflow.PackFile), faults)}, nil
+	p, found := workflow.ParsePack(filepath.Join(a.Dir, workflow.PackFile), manifest, workflow.Outside{Roles: run.Roles(), Read: beside(dir)})
+	return packed{OK: len(found) == 0, Pack: p, Errors: faults(found)}, nil
 }
 
 // beside reads the files beside another.
@@ -130,14 +132,6 @@ func beside(dir *evidence.Dir) func(string) ([]byte, error) {
 		}
 		return data, nil
 	}
-}
-
-func faultsIn(file string, faults workflow.Faults) control.List[control.Fault] {
-	var list control.List[control.Fault]
-	for _, f := range faults {
-		list = append(list, control.Fault{File: file, Line: control.OrNull(f.Line), Key: control.OrNull(f.Key), Message: f.Message})
-	}
-	return list
 }
 
 // worktreeArgs asks for a worktree.
@@ -290,17 +284,19 @@ func (o *ops) graph(file string) (workflow.Graph, map[string][]byte, control.Lis
 		return workflow.Graph{}, nil, nil, err
 	}
 	defer dir.Close()
-	g, prompts, faults := workflow.Parse(text, run.Roles(), beside(dir))
 	agents := o.loop.State().Desired.Agents
-	for _, n := range g.Nodes {
-		if n.Contract != "" {
-			faults = append(faults, contractFaults(n, prompts[n.ID])...)
-		}
-		if _, declared := agents[n.Harness]; !n.Approval && n.Harness != "" && !declared {
-			faults = append(faults, workflow.Fault{Key: "node." + n.ID + ".harness", Message: fmt.Sprintf("no harness is named %q", n.Harness)})
-		}
-	}
-	return g, prompts, faultsIn(file, faults), nil
+	g, prompts, found := workflow.Parse(file, text, workflow.Outside{
+		Roles: run.Roles(), Read: beside(dir),
+		Harness: func(name string) bool {
+			_, declared := agents[name]
+			return declared
+		},
+		Contract: func(name string, text []byte) config.Faults {
+			_, faults := contract.Parse(name, text)
+			return faults
+		},
+	})
+	return g, prompts, faults(found), nil
 }
 
 // checked is the answer of a check of a workflow.

@@ -194,10 +194,10 @@ func packAt(path string) facade.Pack {
 		out.Error = &reason
 		return out
 	}
-	p, faults := workflow.ParsePack(manifest, run.Roles(), beside(dir))
+	p, faults := workflow.ParsePack(workflow.PackFile, manifest, workflow.Outside{Roles: run.Roles(), Read: beside(dir)})
 	out.Name, out.Version, out.Tickets, out.SHA256, out.OK = p.Name, p.Version, len(p.Tickets), p.SHA256, len(faults) == 0
 	if len(faults) > 0 {
-		reason := faults[0].Key + ": " + faults[0].Message
+		reason := faults[0].String()
 		out.Error = &reason
 	}
 	return out

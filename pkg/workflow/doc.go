@@ -4,7 +4,7 @@
 //
 // # Decisions
 //
-// graph.go, pack.go and state.go are pure: text in, a graph or every fault of it
+// graph.go, pack.go, table.go and state.go are pure: text in, a graph or every fault of it
 // out; a graph and a journal in, what to do next out. The engine appends to the
 // journal before it acts, under the name that the act will have: a daemon that
 // ends in between leaves a name to look for.
@@ -19,6 +19,7 @@
 // An approval is the operator's: an agent may resume a workflow, and its
 // approvals wait on (MUT-4).
 //
-// pelletier/go-toml/v2 reads the files strictly: a misspelt key is a fault with
-// its line.
+// The files are read as [config.Document]s: strictly, and every fault has its
+// line. What they name that is elsewhere (files, harnesses, contracts) is asked
+// for through [Outside], so that its faults have theirs too.
 package workflow

@@ -182,7 +182,7 @@ const threeSteps = "name = \"w\"\nparallel = 2\n[[node]]\nid = \"a\"\nharness = 
 
 func (h *house) start(text string) View {
 	h.t.Helper()
-	g, prompts, faults := Parse([]byte(text), roles(), files(map[string]string{"a.md": "do a"}))
+	g, prompts, faults := Parse("w.toml", []byte(text), outside(map[string]string{"a.md": "do a"}))
 	if len(faults) > 0 {
 		h.t.Fatal(faults)
 	}
@@ -373,7 +373,7 @@ func TestEngine_TrustsNoFileThatWasChanged(t *testing.T) {
 					return // it is as if it had not been written yet
 				}
 				refuses("later")
-				g, prompts, _ := Parse([]byte(threeSteps), roles(), files(map[string]string{"a.md": "do a"}))
+				g, prompts, _ := Parse("w.toml", []byte(threeSteps), outside(map[string]string{"a.md": "do a"}))
 				if _, err := h.e.Start(Spec{ID: "wf-1", File: "/f", Graph: g, At: time.Now()}, prompts); err == nil || !h.e.Has("wf-1") {
 					t.Error("it is begun again")
 				}
@@ -554,7 +554,7 @@ func TestEngine_AJournalThatCannotBeWrittenIsNoSuccess(t *testing.T) {
 		h.hand.before = nil
 		h.block("0002-node_started.json")
 	}
-	g, _, _ := Parse([]byte(twoSteps), roles(), files(nil))
+	g, _, _ := Parse("w.toml", []byte(twoSteps), outside(nil))
 	_, err := h.e.Start(Spec{ID: "wf-1", File: "/f", Graph: g, At: time.Now()}, nil)
 	stuck(t, err)
 	v := h.is(Interrupted, "a:pending:0", "b:pending:0")

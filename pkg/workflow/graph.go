@@ -1,14 +1,12 @@
 package workflow
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"slices"
-	"strings"
 	"time"
 
-	"harness/pkg/evidence"
+	"harness/pkg/config"
 )
 
 // Limits of a workflow.
@@ -16,6 +14,8 @@ const (
 	maxNodes    = 500
 	maxParallel = 64
 	maxRetry    = 10
+	shortest    = time.Nanosecond
+	longest     = 7 * 24 * time.Hour // of a bounded run
 )
 
 // Graph is a workflow as it was written, with the digests of its prompts.
@@ -43,114 +43,135 @@ type Node struct {
 	PromptSHA256 string `json:"prompt_sha256"`
 }
 
-// graphText is a workflow as it is written.
-type graphText struct {
-	Name     string `toml:"name"`
-	Parallel *int   `toml:"parallel"`
-	Workflow struct {
-		Name     string `toml:"name"`
-		Parallel *int   `toml:"parallel"`
-	} `toml:"workflow"`
-	Node  []nodeText `toml:"node"`
-	Nodes []nodeText `toml:"nodes"`
-}
-
-type nodeText struct {
-	ID       string   `toml:"id"`
-	Kind     string   `toml:"kind"`
-	Approval bool     `toml:"approval"`
-	Harness  string   `toml:"harness"`
-	Role     string   `toml:"role"`
-	Contract string   `toml:"contract"`
-	Prompt   string   `toml:"prompt_file"`
-	Timeout  string   `toml:"timeout"`
-	Needs    []string `toml:"needs"`
-	Retry    int      `toml:"retry"`
-}
-
-// Parse reads a workflow, and its prompts through read, which is given their
-// paths relative to it. It returns the prompts by node.
-func Parse(text []byte, roles []string, read func(file string) ([]byte, error)) (g Graph, prompts map[string][]byte, faults Faults) {
+// Parse reads a workflow, which faults call name. It returns the prompts, and the
+// texts of contracts, by node; and every fault there is, in line order (CFG-1).
+func Parse(name string, text []byte, o Outside) (g Graph, prompts map[string][]byte, faults config.Faults) {
+	d := config.OpenDocument(name, text)
+	r := graphReader{outside: o, prompts: map[string][]byte{}}
 	g = Graph{Parallel: 1, Nodes: []Node{}}
-	var t graphText
-	if faults = decode(text, &t); len(faults) > 0 {
-		return g, nil, faults
-	}
-	g.Name = cmp.Or(t.Name, t.Workflow.Name)
-	if n := cmp.Or(t.Parallel, t.Workflow.Parallel); n != nil {
-		g.Parallel = *n
-	}
-	if !evidence.IsName(g.Name) {
-		faults.add("name", "a workflow has a name of letters, digits, _ . and -")
-	}
-	if g.Parallel < 1 || g.Parallel > maxParallel {
-		faults.add("parallel", "1 to %d runs at once", maxParallel)
-	}
-	all := append(t.Node, t.Nodes...)
-	if len(all) == 0 || len(all) > maxNodes {
-		faults.add("node", "a workflow has 1 to %d nodes", maxNodes)
-	}
+	r.graph(d.Root(), &g)
 	hash := sha256.New()
 	hash.Write(text)
-	prompts = map[string][]byte{}
-	var ids []string
-	needs := map[string][]string{}
-	for _, one := range all {
-		n := one.check(roles, &faults)
-		if file, key := n.text(); file != "" {
-			data, err := read(file)
-			if err != nil {
-				faults.add("node."+n.ID+"."+key, "%v", err)
-			}
-			sum := sha256.Sum256(data)
-			prompts[n.ID], n.PromptSHA256 = data, hex.EncodeToString(sum[:])
-			hash.Write(sum[:])
+	for i := range g.Nodes {
+		if sum := r.attach(r.entries[i], &g.Nodes[i]); sum != nil {
+			hash.Write(sum)
 		}
-		g.Nodes = append(g.Nodes, n)
-		ids, needs[n.ID] = append(ids, n.ID), n.Needs
 	}
-	checkNeeds("node", ids, needs, &faults)
+	checkNeeds("node", d.Root(), r.entries)
 	g.SHA256 = hex.EncodeToString(hash.Sum(nil))
-	return g, prompts, faults
+	return g, r.prompts, faultsOf(d, "node", r.entries)
 }
 
-// check makes a node of what is written.
-func (t nodeText) check(roles []string, faults *Faults) Node {
-	key := "node." + t.ID
-	n := Node{
-		ID: t.ID, Approval: t.Approval || t.Kind == "approval", Harness: t.Harness, Role: t.Role, Contract: t.Contract, Prompt: t.Prompt, Timeout: t.Timeout,
-		Needs: append([]string{}, t.Needs...), Retry: t.Retry,
+// graphReader reads the nodes of one workflow.
+type graphReader struct {
+	outside Outside
+	entries []*entry // of the nodes
+	prompts map[string][]byte
+}
+
+func (r *graphReader) graph(root config.Node, g *Graph) {
+	found := root.Fields(map[string]func(config.Node){
+		"name":     func(n config.Node) { g.Name = name(n) },
+		"parallel": func(n config.Node) { g.Parallel = n.Int(1, maxParallel) },
+		"node": func(n config.Node) {
+			g.Nodes, r.entries = tables(n, "node", maxNodes, r.node)
+		},
+	})
+	if _, has := found["name"]; !has && root.Complete() {
+		root.Fault("name is missing")
 	}
-	if !evidence.IsName(t.ID) {
-		faults.add(key, "an id is of letters, digits, _ . and -")
+	if _, has := found["node"]; !has && root.Complete() {
+		root.Fault("[[node]] is missing: a workflow has 1 to %d nodes", maxNodes)
 	}
-	if !slices.Contains([]string{"", "run", "approval", "contract"}, t.Kind) || t.Approval && t.Kind != "" && t.Kind != "approval" {
-		faults.add(key+".kind", "a node is a run, a contract or an approval")
+}
+
+// node reads one node.
+func (r *graphReader) node(e *entry) Node {
+	n := Node{Needs: []string{}}
+	kind := ""
+	e.read(map[string]func(config.Node){
+		"id":          func(v config.Node) { n.ID = name(v) },
+		"kind":        func(v config.Node) { kind = nodeKind(v) },
+		"approval":    func(v config.Node) { n.Approval = v.Bool() },
+		"harness":     func(v config.Node) { n.Harness = v.Text() },
+		"role":        func(v config.Node) { n.Role = role(v, r.outside.Roles) },
+		"contract":    func(v config.Node) { n.Contract = file(v) },
+		"prompt_file": func(v config.Node) { n.Prompt = file(v) },
+		"timeout": func(v config.Node) {
+			v.Duration(shortest, longest)
+			n.Timeout, _ = v.Raw().(string)
+		},
+		"needs": func(v config.Node) { n.Needs = texts(v) },
+		"retry": func(v config.Node) { n.Retry = v.Int(0, maxRetry) },
+	})
+	if _, has := e.found["id"]; !has {
+		e.missing("id is missing")
 	}
-	switch {
-	case n.Contract != "" && (n.Approval || t.Kind == "run" || t.Harness != "" || t.Prompt != "" || t.Timeout != "" || t.Role != ""):
-		faults.add(key, "a contract has needs and retry, and nothing else: the rest is in its file")
-	case t.Kind == "contract" && n.Contract == "":
-		faults.add(key+".contract", "which file is it?")
-	case n.Approval && (t.Harness != "" || t.Prompt != "" || t.Timeout != "" || t.Retry != 0 || t.Role != ""):
-		faults.add(key, "an approval has needs, and nothing else")
-	case !n.Approval && n.Contract == "" && t.Harness == "":
-		faults.add(key+".harness", "which harness does it run?")
+	e.id, e.needs = n.ID, n.Needs
+	if kind == "approval" {
+		n.Approval = true
+	} else if n.Approval && kind != "" {
+		e.fault("approval", "a node is a run, a contract or an approval")
 	}
-	if t.Role != "" && !slices.Contains(roles, t.Role) {
-		faults.add(key+".role", "%q is no role; there are %s", t.Role, strings.Join(roles, ", "))
-	}
-	if d, err := time.ParseDuration(cmp.Or(t.Timeout, "1s")); err != nil || d <= 0 {
-		faults.add(key+".timeout", "%q is no duration, such as 10m", t.Timeout)
-	}
-	if t.Retry < 0 || t.Retry > maxRetry {
-		faults.add(key+".retry", "it is tried again 0 to %d times", maxRetry)
-	}
-	if file, which := n.text(); file != "" && !below(file) {
-		faults.add(key+"."+which, "a path below the workflow's file, without . or ..")
-		n.Prompt, n.Contract = "", ""
-	}
+	e.checkKind(kind, n)
 	return n
+}
+
+func nodeKind(v config.Node) string {
+	kind := v.Text()
+	if _, text := v.Raw().(string); text && !slices.Contains([]string{"run", "approval", "contract"}, kind) {
+		v.Fault("%s is no kind of node: run, contract or approval", config.Show(kind))
+	}
+	return kind
+}
+
+// checkKind faults what a node of its kind does not have, and what it lacks.
+func (e *entry) checkKind(kind string, n Node) {
+	alone := func(what string, others ...string) {
+		for _, key := range others {
+			if _, has := e.found[key]; has {
+				e.fault(key, "%s", what)
+			}
+		}
+	}
+	_, holds := e.found["contract"]
+	_, runs := e.found["harness"]
+	switch {
+	case holds:
+		alone("a contract has needs and retry, and nothing else: the rest is in its file", "harness", "prompt_file", "timeout", "role")
+		if n.Approval || kind == "run" {
+			e.fault("contract", "a node is a run, a contract or an approval")
+		}
+	case n.Approval:
+		alone("an approval has needs, and nothing else", "harness", "prompt_file", "timeout", "role", "retry")
+	case kind == "contract":
+		e.missing("contract is missing: which file is it?")
+	case !runs:
+		e.missing("harness is missing: which one does it run?")
+	}
+}
+
+// attach reads what a node is given the text of, and returns its digest; nil for
+// none.
+func (r *graphReader) attach(e *entry, n *Node) []byte {
+	if declared := r.outside.Harness; declared != nil && n.Harness != "" && !declared(n.Harness) {
+		e.fault("harness", "no harness is named %s", config.Show(n.Harness))
+	}
+	file, key := n.text()
+	if file == "" {
+		return nil
+	}
+	data, err := r.outside.Read(file)
+	if err != nil {
+		e.fault(key, "%v", err)
+	} else if key == "contract" && r.outside.Contract != nil {
+		for _, f := range r.outside.Contract(file, data) {
+			e.fault(key, "%s", f)
+		}
+	}
+	sum := sha256.Sum256(data)
+	r.prompts[n.ID], n.PromptSHA256 = data, hex.EncodeToString(sum[:])
+	return sum[:]
 }
 
 // text is the file that a node is given the text of, and its key; "" for none.

@@ -4,11 +4,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"harness/pkg/config"
 )
 
 func roles() []string { return []string{"orchestrator", "implementation", "review"} }
@@ -24,79 +25,110 @@ func files(m map[string]string) func(string) ([]byte, error) {
 	}
 }
 
+// outside is that of a test whose files are given.
+func outside(m map[string]string) Outside { return Outside{Roles: roles(), Read: files(m)} }
+
+// said are faults as they are read, without the name of the file.
+func said(faults config.Faults) []string {
+	list := make([]string, len(faults))
+	for i, f := range faults {
+		list[i] = strings.TrimPrefix(f.String(), f.File+":")
+	}
+	return list
+}
+
+// saysAll holds what was said against the beginnings of what had to be.
+func saysAll(t *testing.T, text string, got []string, want ...string) {
+	t.Helper()
+	ok := len(got) == len(want)
+	for i := 0; ok && i < len(want); i++ {
+		ok = strings.HasPrefix(got[i], want[i])
+	}
+	if !ok {
+		t.Errorf("%s:\n%s\nwant\n%s", text, strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
 const aPack = "name = \"p\"\nversion = 1\n[[ticket]]\nid = \"a\"\nfile = \"a.md\"\nrole = \"review\"\n"
 
 func TestParsePack_SaysEverythingThatIsWrong(t *testing.T) {
 	t.Parallel()
-	read := files(map[string]string{"a.md": "do", "big.md": strings.Repeat("x", MaxTicket+1), "empty.md": "", "bin.md": "\xff"})
-	ticket := func(more string) string { return aPack + "[[ticket]]\n" + more }
-	for text, want := range map[string]string{
-		aPack: "",
-		"version = \"1\"\n[[ticket]]\nfile=\"a.md\"\nrole=\"review\"\n":                        "name: a pack has a name",
-		"name = \"p\"\nversion=\"1\"\n":                                                        "ticket: a pack has 1 to 200",
-		"name = \"p\"\nversion = \n":                                                           ":2: ",
-		"nmae = \"p\"\n":                                                                       ":1: nmae: there is no such key",
-		ticket("id='b'\nfile='none.md'\nrole='review'"):                                        "ticket.b.file: there is nothing",
-		ticket("id='b'\nfile='../a.md'\nrole='review'"):                                        "ticket.b.file: a path below",
-		ticket("id='b'\nfile='/a.md'\nrole='review'"):                                          "ticket.b.file: a path below",
-		ticket("id='b'\nfile='big.md'\nrole='review'"):                                         "ticket.b.file: larger",
-		ticket("id='b'\nfile='empty.md'\nrole='review'"):                                       "ticket.b.file: it is empty",
-		ticket("id='b'\nfile='bin.md'\nrole='review'"):                                         "ticket.b.file: it is not UTF-8",
-		ticket("id='b'\nfile='a.md'\nrole='king'"):                                             "ticket.b.role: \"king\"",
-		ticket("id='a'\nfile='a.md'\nrole='review'"):                                           "ticket.a: there are two",
-		ticket("id='b'\nfile='a.md'\nrole='review'\nneeds=['c']"):                              "ticket.b.needs: there is no ticket \"c\"",
-		ticket("id='b'\nfile='a.md'\nrole='review'\nneeds=['b']"):                              "ticket.b.needs: it needs itself",
-		ticket("id='b'\nfile='a.md'\nrole='review'\nneeds=['a','a']"):                          "ticket.b.needs: \"a\" is named twice",
-		ticket("id='b'\nfile='a.md'\nrole='review'\nsha256='" + strings.Repeat("0", 64) + "'"): "ticket.b.sha256: the file has another",
-		ticket("id='b'\nfile='a.md'\nrole='review'\nneeds=['c']\n[[ticket]]\nid='c'\nfile='a.md'\nrole='review'\nneeds=['b']"): "ticket.b.needs: a cycle: b -> c -> b",
+	there := outside(map[string]string{"a.md": "do", "big.md": strings.Repeat("x", MaxTicket+1), "empty.md": "", "bin.md": "\xff", "not an id.md": "x"})
+	ticket := func(more string) string { return aPack + "[[ticket]]\n" + more } // from line 8 on
+	for text, want := range map[string][]string{
+		aPack: nil,
+		ticket("file='a.md'\nrole='review'\n[[tickets]]\nid='c'\nfile='a.md'\nrole='review'\nneeds=['a']"):                     {"7: ticket.a: there are two tickets"},
+		"version = \"1\"\n[[ticket]]\nfile=\"a.md\"\nrole=\"review\"\n":                                                        {"1: name is missing"},
+		"name = \"p p\"\nversion=\"1\"\n":                                                                                      {"1: name: \"p p\" is no name", "1: [[ticket]] is missing"},
+		"name = \"p\"\nversion=[]\nticket=[]\n":                                                                                {"2: version: expected", "3: ticket: is empty"},
+		"name = \"p\"\nversion = \n":                                                                                           {"2: "},
+		"nmae = \"p\"\n" + aPack:                                                                                               {`1: nmae: unknown key, did you mean "name"?`},
+		ticket("id='b'\nfile='none.md'\nrole='review'"):                                                                        {"9: ticket.b.file: there is nothing"},
+		ticket("id='b'\nfile='../a.md'\nrole='review'"):                                                                        {"9: ticket.b.file: \"../a.md\" is no path below"},
+		ticket("id='b'\nfile='/a.md'\nrole='review'"):                                                                          {"9: ticket.b.file: \"/a.md\" is no path below"},
+		ticket("id='b'\nfile='big.md'\nrole='review'"):                                                                         {"9: ticket.b.file: larger"},
+		ticket("id='b'\nfile='empty.md'\nrole='review'"):                                                                       {"9: ticket.b.file: it is empty"},
+		ticket("id='b'\nfile='bin.md'\nrole='review'"):                                                                         {"9: ticket.b.file: it is not UTF-8"},
+		ticket("id='b'\nfile='a.md'\nrole='king'"):                                                                             {"10: ticket.b.role: \"king\" is no role"},
+		ticket("id=''\nfile='a.md'\nrole='review'\nneeds=[]\nsha256=''"):                                                       {"7: ticket.a: there are two"},
+		ticket("id='b'\nfile=''\nrole='review'"):                                                                               {"7: ticket.b: file is missing"},
+		ticket("file='not an id.md'"):                                                                                          {"7: ticket[1]: role is missing", "8: ticket[1].file: \"not an id\" is no id"},
+		ticket("id='b'\nname='b'\nfile='a.md'\nrole='review'"):                                                                 {"9: ticket.b.name: unknown key"},
+		ticket("id='a'\nfile='a.md'\nrole='review'"):                                                                           {"8: ticket.a.id: there are two tickets"},
+		ticket("id='b'\nfile='a.md'\nrole='review'\nneeds=['c']"):                                                              {"11: ticket.b.needs: there is no ticket \"c\""},
+		ticket("id='b'\nfile='a.md'\nrole='review'\nneeds=['b']"):                                                              {"11: ticket.b.needs: it needs itself"},
+		ticket("id='b'\nfile='a.md'\nrole='review'\nneeds=['a','a']"):                                                          {"11: ticket.b.needs: \"a\" is named twice"},
+		ticket("id='b'\nfile='a.md'\nrole='review'\nneeds=['a',1]"):                                                            {"11: ticket.b.needs[1]: expected a string"},
+		ticket("id='b'\nfile='a.md'\nrole='review'\nsha256='" + strings.Repeat("0", 64) + "'"):                                 {"11: ticket.b.sha256: the file has another"},
+		ticket("id='b'\nfile='a.md'\nrole='review'\nsha256='0'"):                                                               {"11: ticket.b.sha256: a digest is"},
+		ticket("id='b'\nfile='a.md'\nrole='review'\nneeds=['c']\n[[ticket]]\nid='c'\nfile='a.md'\nrole='review'\nneeds=['b']"): {"11: ticket.b.needs: a cycle: b -> c -> b"},
 	} {
-		p, faults := ParsePack([]byte(text), roles(), read)
-		var said []string
-		for _, f := range faults {
-			line := ""
-			if f.Line > 0 {
-				line = fmt.Sprintf(":%d: ", f.Line)
-			}
-			said = append(said, line+f.Key+": "+f.Message)
-		}
-		if want == "" && (len(said) > 0 || p.Tickets[0].Bytes != 2 || p.Version != "1" || len(p.SHA256) != 64) {
-			t.Errorf("%s: %v, %+v", text, said, p)
-		}
-		if want != "" && !slices.ContainsFunc(said, func(one string) bool { return strings.HasPrefix(one, want) }) {
-			t.Errorf("%s: %v, want %s", text, said, want)
+		p, faults := ParsePack("pack.toml", []byte(text), there)
+		saysAll(t, text, said(faults), want...)
+		if want == nil && (p.Tickets[0].Bytes != 2 || p.Version != "1" || len(p.SHA256) != 64) {
+			t.Errorf("%s: %+v", text, p)
 		}
 	}
 }
 
 func TestParse_SaysEverythingThatIsWrong(t *testing.T) {
 	t.Parallel()
-	head := "name = \"w\"\n[[node]]\nid = \"a\"\nharness = \"h\"\n"
-	for text, want := range map[string]string{
-		head:                        "",
-		head + "prompt_file='a.md'": "",
-		"[workflow]\nname = \"w\"\nparallel = 3\n[[nodes]]\nid = \"a\"\nharness = \"h\"\n": "",
-		"name = \"w\"\n":                   "node: a workflow has 1 to 500",
-		"name = \"w\"\nparallel = 0\n":     "parallel: 1 to 64",
-		head + "timeout = \"soon\"":        "node.a.timeout",
-		head + "retry = 11":                "node.a.retry",
-		head + "role = \"king\"":           "node.a.role",
-		head + "prompt_file = \"../x\"":    "node.a.prompt_file: a path below",
-		head + "prompt_file = \"none\"":    "node.a.prompt_file: there is nothing",
-		head + "kind = \"approval\"":       "node.a: an approval has needs",
-		head + "kind = \"other\"":          "node.a.kind",
-		head + "[[node]]\nid = \"b\"":      "node.b.harness: which",
-		head + "needs = [\"b\"]":           "node.a.needs: there is no node",
-		head + "[[node]]\nid = \"../b\"\n": "node.../b: an id is of",
-		head + "argv = [\"rm\"]":           ": there is no such key",
+	there := outside(map[string]string{"a.md": "do", "c.toml": "[contract]\n"})
+	there.Harness = func(name string) bool { return name == "h" }
+	there.Contract = func(name string, _ []byte) config.Faults {
+		return config.Faults{{File: name, Line: 1, Key: "contract", Message: "name is missing"}}
+	}
+	head := "name = \"w\"\n[[node]]\nid = \"a\"\nharness = \"h\"\n" // then line 5
+	for text, want := range map[string][]string{
+		head: nil,
+		head + "prompt_file='a.md'\ntimeout='168h'\nretry=10\nkind='run'":                                     nil,
+		head + "[[node]]\nid='b'\napproval=true\nneeds=['a']":                                                 nil,
+		head + "role=''\nprompt_file=''\ntimeout=''\ncontract=''\nretry=0\napproval=false\nneeds=[]\nkind=''": nil,
+		head + "[[node]]\nid='b'\nkind='approval'\nharness=''\nretry=0":                                       nil,
+		"[workflow]\nname = \"w\"\n":                                                                          {"1: workflow: unknown table", "1: name is missing", "1: [[node]] is missing"},
+		"name = \"w\"\n[[nodes]]\nid = \"a\"\n":                                                               {"1: [[node]] is missing", `2: nodes: unknown table, did you mean "node"?`},
+		"parallel = 0\n" + head:                                                                               {"1: parallel: is 0"},
+		head + "timeout = \"soon\"":                                                                           {"5: node.a.timeout: \"soon\" is not a duration"},
+		head + "timeout = \"169h\"":                                                                           {"5: node.a.timeout: \"169h\" is too long"},
+		head + "retry = 11":                                                                                   {"5: node.a.retry: is 11"},
+		head + "role = \"king\"":                                                                              {"5: node.a.role: \"king\" is no role"},
+		head + "prompt_file = \"../x\"":                                                                       {"5: node.a.prompt_file: \"../x\" is no path below"},
+		head + "prompt_file = \"none\"":                                                                       {"5: node.a.prompt_file: there is nothing"},
+		head + "kind = \"approval\"":                                                                          {"4: node.a.harness: an approval has needs"},
+		head + "kind = \"other\"":                                                                             {"5: node.a.kind: \"other\" is no kind"},
+		head + "kind = \"contract\"":                                                                          {"2: node.a: contract is missing"},
+		head + "contract = \"c.toml\"":                                                                        {"4: node.a.harness: a contract has needs", "5: node.a.contract: c.toml:1: contract: name is missing"},
+		head + "[[node]]\nid = \"b\"":                                                                         {"5: node.b: harness is missing"},
+		head + "[[node]]\nid = \"b\"\nharness = \"g\"":                                                        {"7: node.b.harness: no harness is named \"g\""},
+		head + "[[node]]\nharness = \"h\"":                                                                    {"5: node[1]: id is missing"},
+		head + "[[node]]\nid = \"../b\"\nharness=\"h\"\n":                                                     {"6: node[1].id: \"../b\" is no name"},
+		head + "needs = [\"b\"]":                                                                              {"5: node.a.needs: there is no node"},
+		head + "argv = [\"rm\"]":                                                                              {"5: node.a.argv: unknown key"},
+		head + "needs = [\"b\"]\nretry = \n[[node]]\nid = \"b":                                                {"6: ", "8: "},
+		head + "needs=['b']\n[[node]]\nid='b'\nharness='h'\nneeds=['a']\n[[node]]\nid='c'\nharness='h'\nneeds=['a','d']\nretry=-1": {"5: node.a.needs: a cycle: a -> b -> a", "13: node.c.needs: there is no node \"d\"", "14: node.c.retry: is -1"},
 	} {
-		_, _, faults := Parse([]byte(text), roles(), files(map[string]string{"a.md": "do"}))
-		said := make([]string, len(faults))
-		for i, f := range faults {
-			said[i] = f.Key + ": " + f.Message
-		}
-		if (want == "") != (len(said) == 0) || want != "" && !slices.ContainsFunc(said, func(one string) bool { return strings.Contains(one, want) }) {
-			t.Errorf("%s: %v, want %q", text, said, want)
-		}
+		_, _, faults := Parse("w.toml", []byte(text), there)
+		saysAll(t, text, said(faults), want...)
 	}
 }
 
@@ -231,7 +263,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte("name = \"w\"\n[[node]]\nid = \"a\"\nharness = \"h\"\nneeds = [\"b\"]\n[[node]]\nid = \"b\"\nkind = \"approval\"\n"))
 	f.Add([]byte("[workflow]\nname = 1"))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		g, _, faults := Parse(text, roles(), files(map[string]string{"a.md": "do"}))
+		g, _, faults := Parse("w.toml", text, outside(map[string]string{"a.md": "do"}))
 		if len(faults) > 0 {
 			return
 		}
@@ -249,7 +281,7 @@ func FuzzParsePack(f *testing.F) {
 	f.Add([]byte(aPack))
 	f.Add([]byte("name = [1]\n"))
 	f.Fuzz(func(t *testing.T, manifest []byte) {
-		p, faults := ParsePack(manifest, roles(), files(map[string]string{"a.md": "do"}))
+		p, faults := ParsePack("pack.toml", manifest, outside(map[string]string{"a.md": "do"}))
 		if len(faults) > 0 {
 			return
 		}

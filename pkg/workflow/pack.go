@@ -1,15 +1,15 @@
 package workflow
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"hash"
 	"path"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
+	"harness/pkg/config"
 	"harness/pkg/evidence"
 )
 
@@ -43,119 +43,131 @@ type Ticket struct {
 	SHA256 string   `json:"sha256"`
 }
 
-// packText is a pack as it is written.
-type packText struct {
-	Name        string       `toml:"name"`
-	Version     any          `toml:"version"`
-	Description string       `toml:"description"`
-	Ticket      []ticketText `toml:"ticket"`
-	Tickets     []ticketText `toml:"tickets"`
+// ParsePack reads a pack.toml, which faults call name, and the files that it
+// names. It returns every fault there is, in line order (CFG-1).
+func ParsePack(name string, manifest []byte, o Outside) (Pack, config.Faults) {
+	d := config.OpenDocument(name, manifest)
+	r := packReader{outside: o, hash: sha256.New()}
+	r.hash.Write(manifest)
+	p := r.pack(d.Root())
+	checkNeeds("ticket", d.Root(), r.entries)
+	p.SHA256 = hex.EncodeToString(r.hash.Sum(nil))
+	return p, faultsOf(d, "ticket", r.entries)
 }
 
-type ticketText struct {
-	ID          string   `toml:"id"`
-	Name        string   `toml:"name"`
-	File        string   `toml:"file"`
-	Role        string   `toml:"role"`
-	Needs       []string `toml:"needs"`
-	Description string   `toml:"description"`
-	SHA256      string   `toml:"sha256"`
+// packReader reads the tickets of one pack.
+type packReader struct {
+	outside Outside
+	entries []*entry // of the tickets
+	hash    hash.Hash
+	total   int // bytes of the files
 }
 
-func digestOK(s string) bool {
-	return len(s) == 64 && strings.Trim(s, "0123456789abcdef") == ""
-}
-
-// ParsePack reads a pack.toml, and its files through read, which is given their
-// paths in the directory. Roles are those that there are.
-func ParsePack(manifest []byte, roles []string, read func(file string) ([]byte, error)) (Pack, Faults) {
+func (r *packReader) pack(root config.Node) Pack {
 	p := Pack{Tickets: []Ticket{}}
-	var text packText
-	faults := decode(manifest, &text)
-	if len(faults) > 0 {
-		return p, faults
+	read := func(called string) func(config.Node) {
+		return func(n config.Node) {
+			all, entries := tables(n, called, maxTickets, r.ticket)
+			p.Tickets, r.entries = append(p.Tickets, all...), append(r.entries, entries...)
+			if r.total > maxPack {
+				n.Fault("the files have %d bytes together, and %d are the limit", r.total, maxPack)
+			}
+		}
 	}
-	p.Name = text.Name
-	switch v := text.Version.(type) {
-	case string:
-		p.Version = v
-	case int64, float64:
-		p.Version = fmt.Sprint(v)
+	found := root.Fields(map[string]func(config.Node){
+		"name":        func(n config.Node) { p.Name = name(n) },
+		"version":     func(n config.Node) { p.Version = version(n) },
+		"description": func(n config.Node) { n.Text() },
+		"ticket":      read("ticket"),
+		"tickets":     read("tickets"),
+	})
+	for _, key := range []string{"name", "version"} {
+		if _, has := found[key]; !has && root.Complete() {
+			root.Fault("%s is missing", key)
+		}
 	}
-	if !evidence.IsName(p.Name) {
-		faults.add("name", "a pack has a name of letters, digits, _ . and -")
+	_, one := found["ticket"]
+	_, other := found["tickets"]
+	if !one && !other && root.Complete() {
+		root.Fault("[[ticket]] is missing: a pack has 1 to %d tickets", maxTickets)
 	}
-	if p.Version == "" || len(p.Version) > 64 {
-		faults.add("version", "a pack has a version")
-	}
-	all := append(text.Ticket, text.Tickets...)
-	if len(all) == 0 || len(all) > maxTickets {
-		faults.add("ticket", "a pack has 1 to %d tickets", maxTickets)
-		return p, faults
-	}
-	hash := sha256.New()
-	hash.Write(manifest)
-	var ids []string
-	needs := map[string][]string{}
-	for _, t := range all {
-		t.ID = cmp.Or(t.ID, t.Name, strings.TrimSuffix(path.Base(t.File), path.Ext(t.File)))
-		ticket, data := t.check(roles, read, &faults)
-		fmt.Fprintf(hash, "%s %d\n", ticket.File, len(data))
-		hash.Write(data)
-		p.Tickets = append(p.Tickets, ticket)
-		ids, needs[t.ID] = append(ids, t.ID), t.Needs
-	}
-	total := 0
-	for _, t := range p.Tickets {
-		total += t.Bytes
-	}
-	if total > maxPack {
-		faults.add("ticket", "the files have %d bytes together, and %d are the limit", total, maxPack)
-	}
-	checkNeeds("ticket", ids, needs, &faults)
-	p.SHA256 = hex.EncodeToString(hash.Sum(nil))
-	return p, faults
+	return p
 }
 
-// check makes a ticket of what is written, and reads its file.
-func (t ticketText) check(roles []string, read func(string) ([]byte, error), faults *Faults) (Ticket, []byte) {
-	key := "ticket." + t.ID
-	out := Ticket{ID: t.ID, File: t.File, Role: t.Role, Needs: append([]string{}, t.Needs...)}
-	if !evidence.IsName(t.ID) {
-		faults.add(key, "an id is of letters, digits, _ . and -")
+// version reads a version: a text, or a number.
+func version(n config.Node) string {
+	v := ""
+	switch raw := n.Raw().(type) {
+	case string:
+		v = raw
+	case int64, float64:
+		v = fmt.Sprint(raw)
 	}
-	if !slices.Contains(roles, t.Role) {
-		faults.add(key+".role", "%q is no role; there are %s", t.Role, strings.Join(roles, ", "))
+	if v == "" || len(v) > 64 {
+		n.Fault("expected a text of 1 to 64 bytes, or a number")
 	}
-	if !below(t.File) {
-		faults.add(key+".file", "a path below the pack, without . or ..")
-		return out, nil
+	return v
+}
+
+// ticket reads one ticket, and its file.
+func (r *packReader) ticket(e *entry) Ticket {
+	t := Ticket{Needs: []string{}}
+	want := ""
+	e.read(map[string]func(config.Node){
+		"id":          func(n config.Node) { t.ID = name(n) },
+		"file":        func(n config.Node) { t.File = file(n) },
+		"role":        func(n config.Node) { t.Role = role(n, r.outside.Roles) },
+		"needs":       func(n config.Node) { t.Needs = texts(n) },
+		"description": func(n config.Node) { n.Text() },
+		"sha256":      func(n config.Node) { want = digest(n) },
+	})
+	for _, key := range []string{"file", "role"} {
+		if _, has := e.found[key]; !has {
+			e.missing("%s is missing", key)
+		}
 	}
-	data, err := read(t.File)
+	if _, has := e.found["id"]; !has && t.File != "" {
+		if t.ID = strings.TrimSuffix(path.Base(t.File), path.Ext(t.File)); !evidence.IsName(t.ID) {
+			e.fault("file", "%s is no id; give it one", config.Show(t.ID))
+		}
+	}
+	e.id, e.needs = t.ID, t.Needs
+	if t.File != "" {
+		r.content(e, &t, want)
+	}
+	return t
+}
+
+// content reads the file of a ticket.
+func (r *packReader) content(e *entry, t *Ticket, want string) {
+	data, err := r.outside.Read(t.File)
+	fmt.Fprintf(r.hash, "%s %d\n", t.File, len(data))
+	r.hash.Write(data)
 	switch {
 	case err != nil:
-		faults.add(key+".file", "%v", err)
-		return out, nil
+		e.fault("file", "%v", err)
+		return
 	case len(data) > MaxTicket:
-		faults.add(key+".file", "larger than 1 MiB")
+		e.fault("file", "larger than 1 MiB")
 	case len(data) == 0:
-		faults.add(key+".file", "it is empty")
+		e.fault("file", "it is empty")
 	case !utf8.Valid(data):
-		faults.add(key+".file", "it is not UTF-8")
+		e.fault("file", "it is not UTF-8")
 	}
 	sum := sha256.Sum256(data)
-	out.Bytes, out.SHA256 = len(data), hex.EncodeToString(sum[:])
-	switch {
-	case t.SHA256 == "":
-	case !digestOK(t.SHA256):
-		faults.add(key+".sha256", "a digest is 64 digits in lower case")
-	case t.SHA256 != out.SHA256:
-		faults.add(key+".sha256", "the file has another digest: %s", out.SHA256)
+	t.Bytes, t.SHA256 = len(data), hex.EncodeToString(sum[:])
+	r.total += t.Bytes
+	if want != "" && want != t.SHA256 {
+		e.fault("sha256", "the file has another digest: %s", t.SHA256)
 	}
-	return out, data
 }
 
-// below reports whether a path stays below the directory that it is relative to.
-func below(file string) bool {
-	return file != "" && !path.IsAbs(file) && path.Clean(file) == file && file != "." && file != ".." && !strings.HasPrefix(file, "../") && !strings.ContainsRune(file, 0)
+// digest reads a digest; "" for none.
+func digest(n config.Node) string {
+	s := n.Text()
+	if s != "" && (len(s) != 64 || strings.Trim(s, "0123456789abcdef") != "") {
+		n.Fault("a digest is 64 digits in lower case")
+		return ""
+	}
+	return s
 }
