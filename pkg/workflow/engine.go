@@ -400,9 +400,9 @@ func (e *Engine) seal(spec Spec, prompts map[string][]byte) (f *flow, err error)
 // advance does what is to be done now. The error is a [*Stuck]. The caller holds
 // f.mu.
 func (e *Engine) advance(f *flow) error {
-	for f.stuck == nil {
+	for f.stuck == nil && e.ctx.Err() == nil {
 		steps := f.state.Next()
-		if e.ctx.Err() != nil || len(steps) == 0 {
+		if len(steps) == 0 {
 			return nil
 		}
 		for _, step := range steps {
@@ -414,7 +414,10 @@ func (e *Engine) advance(f *flow) error {
 			}
 		}
 	}
-	return f.stuck
+	if f.stuck != nil {
+		return f.stuck
+	}
+	return nil // the daemon ends; what is left goes on with a resume
 }
 
 // try begins one try of a node: what is about to be is in the journal before it

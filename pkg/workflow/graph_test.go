@@ -144,7 +144,7 @@ func TestCycle_IsTheLoopItself(t *testing.T) {
 	} {
 		var ids []string
 		needs := map[string][]string{}
-		for _, one := range strings.Fields(text) {
+		for one := range strings.FieldsSeq(text) {
 			id, list, _ := strings.Cut(one, ":")
 			ids, needs[id] = append(ids, id), strings.FieldsFunc(list, func(r rune) bool { return r == ',' })
 		}
