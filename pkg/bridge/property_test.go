@@ -114,6 +114,10 @@ func (s *served) run() {
 		if m.ID != nil {
 			stop := make(chan struct{})
 			cancelled[string(m.ID)] = stop
+			if m.Method == "initialize" { // nothing is answered before that
+				s.answer(string(m.ID), m.Method, stop)
+				continue
+			}
 			s.w.serving.Go(func() { s.answer(string(m.ID), m.Method, stop) })
 		}
 	}
