@@ -522,7 +522,7 @@ func (h *house) halted() {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	for deadline := time.Now().Add(patience); ; <-time.After(time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
 		f.mu.Lock()
 		halted := f.stuck != nil
 		f.mu.Unlock()
