@@ -152,7 +152,7 @@ var rooms = map[string]room{
 		knows: []string{"pkg/broker", "pkg/control", "pkg/run", "pkg/wire", "pkg/plain"},
 	},
 	"pkg/adapter": {
-		does:  "knows how each agent CLI is given one more MCP server when it is started",
+		does:  "knows how each agent CLI is given one more MCP server when it is started, and where it keeps its own",
 		core:  []string{"*.go"},
 		shell: []string{"owned*.go"},
 	},
@@ -198,7 +198,7 @@ type library struct {
 var libraries = map[string]library{
 	"github.com/fsnotify/fsnotify":     {[]string{"watch"}, "file events"},
 	"github.com/knadh/koanf":           {[]string{"pkg/config"}, "loads the parsed text into typed values"},
-	"github.com/pelletier/go-toml":     {[]string{"pkg/config", "pkg/workflow"}, "TOML and the lines of its keys"},
+	"github.com/pelletier/go-toml":     {[]string{"pkg/config", "pkg/workflow", "pkg/adapter"}, "TOML and the lines of its keys"},
 	"github.com/go-viper/mapstructure": {[]string{"pkg/config"}, "koanf's decoder: strictness is set here"},
 	"github.com/yuin/goldmark":         {[]string{"pkg/prompt"}, "the markdown parser under goldmark-meta"},
 	"github.com/yuin/goldmark-meta":    {[]string{"pkg/prompt"}, "front matter"},

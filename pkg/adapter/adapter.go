@@ -83,6 +83,7 @@ type cli struct {
 	paste    func(bridge []string) string
 	// rules say why it would refuse a list of tools for one in it; see [Lint].
 	rules []func(tool []byte) string
+	own   own
 }
 
 func clis() []cli {

@@ -1,9 +1,11 @@
 package adapter
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"strings"
+	"time"
 )
 
 // codex is Codex. Settings come as -c key=value, later ones over earlier ones,
@@ -34,7 +36,20 @@ func codex() cli {
 			return "[" + codexTable + "]\ncommand = " + quote(bridge[0]) + "\nargs = " + quoteAll(bridge[1:]) +
 				"\nrequired = true\ndefault_tools_approval_mode = \"approve\"\n"
 		},
+		own: own{decode: tomlTree, read: codexServer, origins: func(w World) []origin {
+			return []origin{{w.directory("CODEX_HOME", "config.toml", ".codex/config.toml"), []string{"mcp_servers"}, w.Dir, false}}
+		}},
 	}
+}
+
+// codexServer takes words as they stand. What a server is let through of the
+// environment need not be said: one of harness's has all of it.
+func codexServer(_ World, f *fields, s *OwnServer) {
+	f.remote(s, "url")
+	f.command(s, literally)
+	s.StartTimeout = cmp.Or(f.duration("startup_timeout_sec", time.Second), f.duration("startup_timeout_ms", time.Millisecond))
+	s.CallTimeout = f.duration("tool_timeout_sec", time.Second)
+	s.Allow, s.Deny = f.strings("enabled_tools"), f.strings("disabled_tools")
 }
 
 const codexTable = "mcp_servers." + server

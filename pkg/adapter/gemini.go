@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 )
 
 const (
@@ -30,6 +32,7 @@ func gemini() cli {
 		name: "gemini", program: "gemini", packages: []string{"@google/gemini-cli"},
 		rules: []func([]byte) string{sdkList},
 		into:  "~/.gemini/settings.json", paste: pasteJSON("mcpServers", geminiServer),
+		own: own{origins: geminiOrigins, decode: jsonTree, off: geminiOff, read: geminiOwn},
 	}
 	c.wire = func(a Adapter, l Launch) (Wiring, error) {
 		text, system, err := geminiSystem(l)
@@ -141,4 +144,49 @@ func geminiArgs(a Adapter) ([]string, error) {
 
 func geminiServer(bridge []string) string {
 	return strings.TrimSuffix(stdioServer(bridge), "}") + `,"trust":true}`
+}
+
+func geminiOrigins(w World) []origin {
+	user, project := geminiFile(w, "settings.json"), path.Join(w.Dir, ".gemini/settings.json")
+	list := []origin{{user, []string{"mcpServers"}, w.Dir, false}}
+	if project != user {
+		list = append(list, origin{project, []string{"mcpServers"}, w.Dir, true})
+	}
+	return list
+}
+
+func geminiFile(w World, name string) string {
+	return w.directory("GEMINI_CLI_HOME", ".gemini/"+name, ".gemini/"+name)
+}
+
+func geminiOwn(w World, f *fields, s *OwnServer) {
+	f.remote(s, "url", "httpUrl", "tcp")
+	f.command(s, w.shell(dollar))
+	s.CallTimeout = f.duration("timeout", time.Millisecond)
+	s.Allow, s.Deny = f.strings("includeTools"), f.strings("excludeTools")
+	for _, list := range [][]string{s.Allow, s.Deny} {
+		for i, name := range list {
+			list[i], _, _ = strings.Cut(name, "(")
+		}
+	}
+}
+
+// geminiOff says which servers it does not use: those that are excluded, or
+// not among the allowed ones, and those that the user has switched off.
+func geminiOff(w World, load func(string) map[string]any) func(OwnServer) bool {
+	switches := load(geminiFile(w, "mcp-server-enablement.json"))
+	var settings []map[string]any
+	for _, o := range geminiOrigins(w) {
+		settings = append(settings, load(o.file))
+	}
+	return func(s OwnServer) bool {
+		state, _ := switches[strings.ToLower(strings.TrimSpace(s.Name))].(map[string]any)
+		off := state["enabled"] == false
+		for _, tree := range settings {
+			excluded, _ := listed(tree, s.Name, "mcp", "excluded")
+			allowed, some := listed(tree, s.Name, "mcp", "allowed")
+			off = off || excluded || some && !allowed
+		}
+		return off
+	}
 }
