@@ -44,7 +44,7 @@ var everything = []string{
 var rooms = map[string]room{
 	"cmd/harness": {
 		does:  "turns argv into one call; one file per command",
-		knows: []string{"pkg/daemon", "pkg/control", "pkg/config", "reconcile", "pkg/bridge", "pkg/wire", "pkg/jsonrpc", "pkg/plain", "pkg/run", "pkg/facade", "pkg/contract", "pkg/ledger", "pkg/delegate", "pkg/durable", "pkg/prefault"},
+		knows: []string{"pkg/daemon", "pkg/control", "pkg/config", "reconcile", "pkg/bridge", "pkg/wire", "pkg/jsonrpc", "pkg/plain", "pkg/run", "pkg/facade", "pkg/contract", "pkg/ledger", "pkg/delegate", "pkg/durable", "pkg/prefault", "pkg/adapter", "pkg/adopt"},
 	},
 	"watch": {
 		does: "says that something it was told to look at may have changed, and nothing more",
@@ -155,6 +155,11 @@ var rooms = map[string]room{
 		does:  "knows how each agent CLI is given one more MCP server when it is started, and where it keeps its own",
 		core:  []string{"*.go"},
 		shell: []string{"owned*.go"},
+	},
+	"pkg/adopt": {
+		does:  "makes a harness.toml of the servers that agent CLIs have of their own",
+		knows: []string{"pkg/adapter", "pkg/config", "pkg/plain"},
+		core:  []string{"*.go"},
 	},
 	"pkg/control": {
 		does:  "the daemon's private door: HTTP and JSON on a 0600 Unix socket, server and client",
