@@ -30,7 +30,12 @@ type outcome struct {
 // invoke runs a command line in an empty home.
 func invoke(t *testing.T, args ...string) outcome {
 	t.Helper()
-	home := t.TempDir()
+	return invokeIn(t, t.TempDir(), args...)
+}
+
+// invokeIn runs a command line in a home.
+func invokeIn(t *testing.T, home string, args ...string) outcome {
+	t.Helper()
 	for _, name := range []string{"HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR"} {
 		t.Setenv(name, home)
 	}
@@ -54,6 +59,7 @@ func TestRun_UsageErrorsAreOneLineThatSaysWhatToDo(t *testing.T) {
 		{"reload --wait -1s", "harness: --wait must not be negative\n"},
 		{"logs mcp.x -n -1", "harness: -n must not be negative\n"},
 		{"help nothing", "harness: there is no command or topic \"nothing\"; topics are " + strings.Join(topics(), ", ") + "\n"},
+		{"import cursor", "harness: there is no agent \"cursor\"; import knows claude, codex, opencode, gemini\n"},
 		{"daemon --log-format xml", "harness: --log-format is text or json, not \"xml\"\n"},
 	} {
 		t.Run(tc.args, func(t *testing.T) {

@@ -45,7 +45,7 @@ func newRoot(s streams, kill <-chan struct{}) *cobra.Command {
 	root.SetVersionTemplate("harness {{.Version}}\n")
 	const lead = run.Orchestrator
 	root.AddCommand(
-		destroy(newDaemonCmd(g, kill), lead), read(newStatusCmd(g)), write(newReloadCmd(g), lead), read(newValidateCmd(g)), write(newInitCmd(g), lead), read(newMCPCmd()),
+		destroy(newDaemonCmd(g, kill), lead), read(newStatusCmd(g)), write(newReloadCmd(g), lead), read(newValidateCmd(g)), write(newInitCmd(g), lead), write(newImportCmd(g), lead), read(newMCPCmd()),
 		read(newToolsCmd(g)), destroy(newCallCmd(g), lead, run.Implementation), read(newPromptsCmd(g)), read(newLogsCmd(g)), read(newEventsCmd(g)), read(newTopCmd(g)), write(newDemoCmd(), lead),
 		read(newListCmd(g)), read(newDescribeCmd(g)), destroy(newAttachCmd(g), lead),
 		write(newUpCmd(g), lead), destroy(newDownCmd(g), lead), read(newPsCmd(g)), read(newProfilesCmd(g)), destroy(newUseCmd(g), lead), read(newDoctorCmd(g)),
