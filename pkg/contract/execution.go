@@ -191,12 +191,8 @@ func (x *Execution) steer(ctx context.Context) (err error) {
 	timed, expire := context.WithTimeout(ctx, x.spec.Timeout)
 	defer expire()
 	found := x.runner.Engine.Sandbox()
-	sandbox := found.String()
 	if found != (Sandbox{true, true}) {
-		x.runner.Engine.Log.Warn("a contract runs with less than the whole sandbox", "session", x.id, "sandbox", sandbox)
-	}
-	if x.history.sandbox != "" {
-		sandbox = weaker(sandbox, x.history.sandbox)
+		x.runner.Engine.Log.Warn("a contract runs with less than the whole sandbox", "session", x.id, "sandbox", found.String())
 	}
 	if x.kept, err = openEvidence(x.log.Dir()); err != nil {
 		return err
@@ -207,7 +203,7 @@ func (x *Execution) steer(ctx context.Context) (err error) {
 		return err
 	}
 	defer clean()
-	if err := x.runAll(timed, scratch, sandbox); err != nil {
+	if err := x.runAll(timed, scratch, found); err != nil {
 		return err
 	}
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, errCancelled) {
@@ -221,7 +217,7 @@ func (x *Execution) steer(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	return x.decide(timed, sandbox)
+	return x.decide(timed, found)
 }
 
 // heedCancel ends the session when another process asks for it.
@@ -260,9 +256,9 @@ func (x *Execution) scratch() (dir string, clean func(), err error) {
 }
 
 // runAll does the work and, where it succeeded, the checks.
-func (x *Execution) runAll(ctx context.Context, scratch, sandbox string) error {
+func (x *Execution) runAll(ctx context.Context, scratch string, found Sandbox) error {
 	if w := x.spec.Work; w != nil {
-		err := x.once(ctx, workStep, "work", sandbox, func(ctx context.Context, entry int) (Observed, Judged) {
+		err := x.once(ctx, workStep, "work", found.around(w), func(ctx context.Context, entry int) (Observed, Judged) {
 			o := x.work(ctx, scratch, entry)
 			return o, JudgeWork(o)
 		})
@@ -270,10 +266,10 @@ func (x *Execution) runAll(ctx context.Context, scratch, sandbox string) error {
 			return err
 		}
 	}
-	return x.runChecks(ctx, scratch, sandbox)
+	return x.runChecks(ctx, scratch, found)
 }
 
-func (x *Execution) runChecks(ctx context.Context, scratch, sandbox string) error {
+func (x *Execution) runChecks(ctx context.Context, scratch string, found Sandbox) error {
 	var (
 		all    sync.WaitGroup
 		mu     sync.Mutex
@@ -291,7 +287,7 @@ func (x *Execution) runChecks(ctx context.Context, scratch, sandbox string) erro
 		all.Go(func() {
 			defer func() { <-free }()
 			c := &x.spec.Checks[i]
-			err := x.once(ctx, i+1, c.Name, sandbox, func(ctx context.Context, _ int) (Observed, Judged) {
+			err := x.once(ctx, i+1, c.Name, found, func(ctx context.Context, _ int) (Observed, Judged) {
 				o := x.check(ctx, c, scratch)
 				return o, JudgeCheck(c, o)
 			})
@@ -340,7 +336,7 @@ func (x *Execution) check(ctx context.Context, c *Check, scratch string) Observe
 // once runs a step that is not recorded as finished. Before it begins it is in
 // the ledger, and what it came to is before once returns. A step that was cut
 // off because its process has to end is not recorded: it never finished.
-func (x *Execution) once(ctx context.Context, step int, name, sandbox string, run func(ctx context.Context, entry int) (Observed, Judged)) error {
+func (x *Execution) once(ctx context.Context, step int, name string, sandbox Sandbox, run func(ctx context.Context, entry int) (Observed, Judged)) error {
 	if r, ok := x.result(step); ok {
 		x.tell(Progress{Step: name, Outcome: r.Outcome, Reason: "as recorded"})
 		return nil
@@ -360,7 +356,7 @@ func (x *Execution) once(ctx context.Context, step int, name, sandbox string, ru
 	}
 	r := stepResult{
 		Step: step, Name: name, Outcome: judged.Outcome, Reason: judged.Reason, ExitCode: o.Exit,
-		Sandbox: sandbox, Millis: time.Since(began).Milliseconds(), Run: o.Run, Receipt: o.Receipt,
+		Sandbox: sandbox.String(), Millis: time.Since(began).Milliseconds(), Run: o.Run, Receipt: o.Receipt,
 	}
 	sum, err := keepEvidence(x.kept, started.N, r, o, began)
 	if err != nil {
@@ -402,8 +398,9 @@ func (x *Execution) outcome(step int) string {
 	return r.Outcome
 }
 
-// decide judges what was recorded. ctx says why what was not run was not.
-func (x *Execution) decide(ctx context.Context, sandbox string) error {
+// decide judges what was recorded. ctx says why what was not run was not, found
+// what the verdict states where no step had less.
+func (x *Execution) decide(ctx context.Context, found Sandbox) error {
 	work := ""
 	if x.spec.Work != nil {
 		work = x.outcome(workStep)
@@ -418,7 +415,7 @@ func (x *Execution) decide(ctx context.Context, sandbox string) error {
 	if x.spec.Work != nil && work == "" {
 		work = instead
 	}
-	v := ledger.Verdict{ContractSHA256: x.digest, Sandbox: sandbox, Checks: []ledger.Checked{}}
+	v := ledger.Verdict{ContractSHA256: x.digest, Sandbox: x.weakest(found), Checks: []ledger.Checked{}}
 	for i, c := range x.spec.Checks {
 		checked := ledger.Checked{Name: c.Name, Outcome: instead}
 		if r, ok := x.result(i + 1); ok {
@@ -429,6 +426,17 @@ func (x *Execution) decide(ctx context.Context, sandbox string) error {
 	v.Outcome = Judge(work, v.Checks)
 	_, err := x.log.Decide(v)
 	return err
+}
+
+// weakest is what was in force around every step that is recorded.
+func (x *Execution) weakest(found Sandbox) string {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	least := found.String()
+	for _, r := range x.results {
+		least = weaker(least, r.Sandbox)
+	}
+	return least
 }
 
 // follow waits until another process is done with the session.

@@ -48,7 +48,6 @@ type history struct {
 	done      map[int]stepResult
 	underWay  []int // begun, and neither finished nor recorded as interrupted
 	cancelled bool
-	sandbox   string      // the weakest that a step had; "" before the first
 	began     map[int]int // the entry that a step began with last
 	kept      []kept
 }
@@ -88,10 +87,6 @@ func (h *history) take(e ledger.Entry) error {
 			h.kept = append(h.kept, kept{e.N, evidenceName(h.began[r.Step]), *r.Evidence})
 		}
 		h.done[r.Step] = r
-		if h.sandbox == "" {
-			h.sandbox = r.Sandbox
-		}
-		h.sandbox = weaker(h.sandbox, r.Sandbox)
 	case entryInterrupted:
 		h.underWay = nil
 	case entryCancelled:

@@ -82,7 +82,7 @@ json = { pointer = "/version", equals = 1.2 }
 	if diff := cmp.Diff(want, outcomes(got)); diff != "" {
 		t.Error(diff)
 	}
-	if got.Status != Done || got.Verdict.Sandbox != b.Engine.Sandbox().String() || *got.Verdict.Checks[0].ExitCode != 3 || got.Verdict.Checks[1].ExitCode != nil {
+	if got.Status != Done || got.Verdict.Sandbox != b.Engine.Sandbox().around(&Work{Cmd: "sh"}).String() || *got.Verdict.Checks[0].ExitCode != 3 || got.Verdict.Checks[1].ExitCode != nil {
 		t.Errorf("%+v", got)
 	}
 	bundle, err := b.Ledger.Export(got.Session)
@@ -109,6 +109,54 @@ json = { pointer = "/version", equals = 1.2 }
 		}
 		if !found {
 			t.Errorf("%s: no file has its digest", c.Name)
+		}
+	}
+}
+
+// doneFleet runs every harness at once.
+type doneFleet struct{}
+
+func (doneFleet) Announce(string) func() { return func() {} }
+
+func (doneFleet) Work(context.Context, HarnessWork) (HarnessEnd, error) {
+	code := 0
+	return HarnessEnd{Run: "r", State: "exited", ExitCode: &code, Receipt: strings.Repeat("0", 64)}, nil
+}
+
+func TestRun_EachStepStatesItsOwnSandboxAndTheVerdictTheWeakest(t *testing.T) {
+	b := newBench(t)
+	b.Fleet = doneFleet{}
+	found := b.Engine.Sandbox()
+	const check = "[[check]]\nname='it'\ncmd='true'\n[[check]]\nname='file'\nfile='none'\nexists=false\n"
+	for _, tc := range []struct {
+		session, work string
+		want          Sandbox
+	}{
+		{"command", "[work]\ncmd='true'\n", Sandbox{Landlock: found.Landlock}},
+		{"harness", "[work]\nharness='h'\nprompt='go'\n", Sandbox{}},
+		{"checks", "", found},
+	} {
+		a := wait(t, b.begin(t, tc.session, "[contract]\nname='x'\nenv=['PATH']\n"+tc.work+check))
+		if a.Verdict.Outcome != Pass || a.Verdict.Sandbox != tc.want.String() {
+			t.Errorf("%s: %+v", tc.session, a.Verdict)
+		}
+		entries, err := b.Ledger.Read(tc.session)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h, err := replay(entries)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for n, r := range h.done {
+			want := found
+			if n == workStep {
+				want = tc.want
+			}
+			data, err := os.ReadFile(filepath.Join(b.Ledger.Dir(tc.session), "evidence", evidenceName(h.began[n])))
+			if r.Sandbox != want.String() || !strings.Contains(string(data), fmt.Sprintf(`"sandbox":%q`, want)) {
+				t.Errorf("%s: step %d: %+v, %s, %v", tc.session, n, r, data, err)
+			}
 		}
 	}
 }

@@ -31,6 +31,15 @@ func (s Sandbox) String() string {
 	return strings.Join(parts, "+")
 }
 
+// around is what of s is in force around work: a command keeps the network, and a
+// harness is run by the daemon, as it is defined.
+func (s Sandbox) around(w *Work) Sandbox {
+	if w.Harness != "" {
+		return Sandbox{}
+	}
+	return Sandbox{Landlock: s.Landlock}
+}
+
 // weaker is what both have in force.
 func weaker(a, b string) string {
 	var s Sandbox
