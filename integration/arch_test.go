@@ -126,7 +126,7 @@ var rooms = map[string]room{
 	},
 	"pkg/ledger": {
 		does:  "keeps what happened to each contract as a chain of signed entries, and checks such a chain anywhere",
-		knows: []string{"pkg/durable"},
+		knows: []string{"pkg/durable", "pkg/evidence"},
 		core:  []string{"canonical.go", "entry.go", "ring.go", "verdict.go", "bundle.go", "layout.go"},
 	},
 	"pkg/contract": {

@@ -41,7 +41,7 @@ func printAnswer(w io.Writer, kept *ledger.Store, a contract.Answer) error {
 		return err
 	}
 	for _, s := range a.Steps {
-		printSaid(w, kept.Dir(a.Session), s)
+		printSaid(w, kept, a.Session, s)
 	}
 	_, err := fmt.Fprintf(w, "verdict   %s\nsession   %s\nsandbox   %s\ncontract  %s\nhead      %s\n",
 		a.Verdict.Outcome, a.Session, a.Verdict.Sandbox, a.Verdict.ContractSHA256, a.HeadHash)
@@ -56,11 +56,11 @@ const (
 
 // printSaid shows the end of what a step wrote that did not pass: on its standard
 // error, or else on its output.
-func printSaid(w io.Writer, session string, s contract.Ended) {
+func printSaid(w io.Writer, kept *ledger.Store, session string, s contract.Ended) {
 	if s.Outcome == contract.Pass {
 		return
 	}
-	stdout, stderr, err := contract.Said(session, s)
+	stdout, stderr, err := contract.Said(kept, session, s)
 	if err != nil {
 		fmt.Fprintf(w, "%s: %s\n", plain.Text(s.Name), plain.Text(err.Error()))
 		return
@@ -77,7 +77,7 @@ func printSaid(w io.Writer, session string, s contract.Ended) {
 	for _, line := range lines[max(len(lines)-saidLines, 0):] {
 		fmt.Fprintf(w, "  %s\n", firstLine(plain.Text(strings.TrimRight(line, "\r")), saidColumns))
 	}
-	fmt.Fprintf(w, "  all of it: %s\n", plain.Text(filepath.Join(session, s.File)))
+	fmt.Fprintf(w, "  all of it: %s\n", plain.Text(filepath.Join(kept.Dir(session), s.File)))
 }
 
 // short is enough of a digest to find it by.

@@ -63,7 +63,7 @@ func answer(session string, entries []ledger.Entry, busy bool) (Answer, error) {
 		r := h.done[n]
 		e := Ended{Step: n, Outcome: r.Outcome, Reason: r.Reason, Exit: r.ExitCode, Evidence: r.Evidence, Name: r.Name}
 		if r.Evidence != nil {
-			e.File = filepath.Join(evidenceDir, evidenceName(h.began[n]))
+			e.File = filepath.Join(ledger.EvidenceName, evidenceName(h.began[n]))
 		}
 		a.Steps = append(a.Steps, e)
 	}

@@ -15,9 +15,6 @@ import (
 	"harness/pkg/ledger"
 )
 
-// evidenceDir is where a session keeps what its steps said, below its own.
-const evidenceDir = "evidence"
-
 // keepEvidence writes what was seen of a step, for good and 0400, and returns
 // the digest by which the ledger commits to it.
 func keepEvidence(dir *evidence.Dir, entry int, step stepResult, o Observed, began time.Time) (string, error) {
@@ -49,27 +46,54 @@ type kept struct {
 // maxEvidence bounds what is read of a file: more than a step's output can be.
 const maxEvidence = 4 * maxOutput
 
-// checkEvidence says which of the files that entries commit to is not what it
-// was. The error is a [*ledger.Fault] then.
-func checkEvidence(session string, entries []ledger.Entry) error {
-	h, err := replay(entries)
-	if err != nil || len(h.kept) == 0 {
-		return err
-	}
-	resolved, err := filepath.EvalSymlinks(session) // as in openSession
+// read returns the chain of a session by way of get, after a check of the evidence
+// that it commits to. The error is a [*ledger.Fault] where that is not what it was.
+func (r *Runner) read(id string, get func() ([]ledger.Entry, error)) ([]ledger.Entry, error) {
+	session, err := r.Ledger.OpenDir(id)
 	if err != nil {
-		return fmt.Errorf("open the evidence: %w", err)
+		return nil, err
 	}
-	dir, err := evidence.OpenDir(filepath.Join(resolved, evidenceDir))
+	defer session.Close()
+	dir, err := session.Sub(ledger.EvidenceName)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("open the evidence: %w", err)
+		return nil, &ledger.Fault{Message: fmt.Sprintf("%s of session %s is no directory, or cannot be read", ledger.EvidenceName, id)}
 	}
+	var seen []evidence.Info
 	if dir != nil {
 		defer dir.Close()
+		// First: what there is then, an entry that is read afterwards knows of.
+		if seen, err = dir.List(); err != nil {
+			return nil, fmt.Errorf("list the evidence: %w", err)
+		}
+	}
+	entries, err := get()
+	if err != nil {
+		return nil, err
+	}
+	h, err := replay(entries)
+	if err != nil {
+		return nil, err
+	}
+	return entries, h.holds(id, dir, seen)
+}
+
+// holds says which file of a session's evidence is not what an entry commits to, or
+// of no step. dir is nil where there is none, seen what is in it.
+func (h *history) holds(id string, dir *evidence.Dir, seen []evidence.Info) error {
+	fault := func(entry int, name, wrong string) error {
+		return &ledger.Fault{Entry: entry, Message: fmt.Sprintf("%s of session %s %s", filepath.Join(ledger.EvidenceName, name), id, wrong)}
 	}
 	for _, k := range h.kept {
 		if wrong := k.problem(dir); wrong != "" {
-			return &ledger.Fault{Entry: k.entry, Message: fmt.Sprintf("%s of session %s %s", filepath.Join(evidenceDir, k.name), filepath.Base(session), wrong)}
+			return fault(k.entry, k.name, wrong)
+		}
+	}
+	for _, info := range seen {
+		if !h.places[info.Name] {
+			return fault(0, info.Name, "belongs to no step")
+		}
+		if wrong := info.Sealed(); wrong != "" {
+			return fault(0, info.Name, "cannot be believed: "+wrong)
 		}
 	}
 	return nil
@@ -77,11 +101,11 @@ func checkEvidence(session string, entries []ledger.Entry) error {
 
 // Said returns what a step wrote that has ended, as it is kept in the directory of
 // its session. Nothing is checked: that is for who verifies.
-func Said(session string, e Ended) (stdout, stderr []byte, err error) {
+func Said(kept *ledger.Store, session string, e Ended) (stdout, stderr []byte, err error) {
 	if e.File == "" {
 		return nil, nil, nil
 	}
-	dir, err := openSession(session)
+	dir, err := kept.OpenDir(session)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -103,7 +127,7 @@ func (k kept) problem(dir *evidence.Dir) string {
 	if dir == nil {
 		return "is missing"
 	}
-	f, _, err := dir.OpenFile(k.name)
+	f, info, err := dir.OpenFile(k.name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return "is missing"
@@ -113,6 +137,9 @@ func (k kept) problem(dir *evidence.Dir) string {
 		return "cannot be read"
 	}
 	defer f.Close()
+	if wrong := info.Sealed(); wrong != "" {
+		return "cannot be believed: " + wrong
+	}
 	sum := sha256.New()
 	if _, err := io.Copy(sum, io.LimitReader(f, maxEvidence)); err != nil {
 		return "cannot be read"
@@ -123,27 +150,14 @@ func (k kept) problem(dir *evidence.Dir) string {
 	return ""
 }
 
-// openSession opens the directory of a session.
-func openSession(session string) (*evidence.Dir, error) {
-	session, err := filepath.EvalSymlinks(session) // on the way to the state directory a link is the user's
-	if err != nil {
-		return nil, fmt.Errorf("open the evidence: %w", err)
-	}
-	dir, err := evidence.OpenDir(session)
-	if err != nil {
-		return nil, fmt.Errorf("open the evidence: %w", err)
-	}
-	return dir, nil
-}
-
 // openEvidence opens, or makes, the directory of a session's evidence.
-func openEvidence(session string) (*evidence.Dir, error) {
-	dir, err := openSession(session)
+func (r *Runner) openEvidence(id string) (*evidence.Dir, error) {
+	dir, err := r.Ledger.OpenDir(id)
 	if err != nil {
 		return nil, err
 	}
 	defer dir.Close()
-	kept, err := dir.Ensure(evidenceDir)
+	kept, err := dir.Ensure(ledger.EvidenceName)
 	if err != nil {
 		return nil, fmt.Errorf("open the evidence: %w", err)
 	}

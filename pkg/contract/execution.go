@@ -122,7 +122,7 @@ func (x *Execution) prepare(ctx context.Context, again bool) error {
 	if !again {
 		return nil
 	}
-	if err := checkEvidence(x.log.Dir(), x.log.Entries()); err != nil {
+	if _, err := x.runner.read(x.id, func() ([]ledger.Entry, error) { return x.log.Entries(), nil }); err != nil {
 		return err
 	}
 	if v, err := ledger.VerdictOf(x.log.Entries()); err != nil || v != nil {
@@ -194,7 +194,7 @@ func (x *Execution) steer(ctx context.Context) (err error) {
 	if found != (Sandbox{true, true}) {
 		x.runner.Engine.Log.Warn("a contract runs with less than the whole sandbox", "session", x.id, "sandbox", found.String())
 	}
-	if x.kept, err = openEvidence(x.log.Dir()); err != nil {
+	if x.kept, err = x.runner.openEvidence(x.id); err != nil {
 		return err
 	}
 	defer x.kept.Close()
@@ -239,7 +239,7 @@ func (x *Execution) heedCancel(stop <-chan struct{}, cancel context.CancelCauseF
 
 // wanted reports whether somebody asked for an end.
 func (x *Execution) wanted() bool {
-	_, err := os.Lstat(filepath.Join(x.log.Dir(), cancelName))
+	_, err := os.Lstat(filepath.Join(x.log.Dir(), ledger.CancelName))
 	return err == nil || x.history.cancelled
 }
 
@@ -248,7 +248,7 @@ func (x *Execution) scratch() (dir string, clean func(), err error) {
 	if !slices.Contains(x.spec.Env, "TMPDIR") {
 		return "", func() {}, nil
 	}
-	dir = filepath.Join(x.log.Dir(), "scratch")
+	dir = filepath.Join(x.log.Dir(), ledger.ScratchName)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", nil, fmt.Errorf("make a scratch directory: %w", err)
 	}
@@ -455,6 +455,8 @@ func (x *Execution) follow(ctx context.Context) {
 		if a, err := answer(x.id, entries, busy); err != nil || a.Status != Running {
 			if err == nil && a.Status == Interrupted {
 				err = ErrInterrupted
+			} else if err == nil {
+				_, err = x.runner.Look(x.id) // with its evidence
 			}
 			x.fix(a, err)
 			return

@@ -48,13 +48,14 @@ type history struct {
 	done      map[int]stepResult
 	underWay  []int // begun, and neither finished nor recorded as interrupted
 	cancelled bool
-	began     map[int]int // the entry that a step began with last
+	began     map[int]int     // the entry that a step began with last
+	places    map[string]bool // names of the files that steps may have
 	kept      []kept
 }
 
 // replay reads the entries of a session, oldest first (CON-3).
 func replay(entries []ledger.Entry) (history, error) {
-	h := history{done: map[int]stepResult{}, began: map[int]int{}}
+	h := history{done: map[int]stepResult{}, began: map[int]int{}, places: map[string]bool{}}
 	for _, e := range entries {
 		if err := h.take(e); err != nil {
 			return history{}, fmt.Errorf("entry %d: %w", e.N, err)
@@ -81,6 +82,7 @@ func (h *history) take(e ledger.Entry) error {
 		if e.Type == entryStarted {
 			h.underWay = append(h.underWay, r.Step)
 			h.began[r.Step] = e.N
+			h.places[evidenceName(e.N)] = true
 			return nil
 		}
 		if r.Evidence != nil {

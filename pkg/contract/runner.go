@@ -29,9 +29,6 @@ var (
 // and how often one's own looks whether it was cancelled.
 const followEvery = 50 * time.Millisecond
 
-// cancelName is the file by which one process asks another to cancel.
-const cancelName = "cancel"
-
 // Local is the principal of a process that was told none: the user that it runs
 // as, on this machine.
 func Local() ledger.Principal {
@@ -261,10 +258,7 @@ func (r *Runner) Wait() { r.all.Wait() }
 // that is not what its entry commits to is a [*ledger.Fault].
 func (r *Runner) Look(id string) (Answer, error) {
 	busy := ledger.SessionProblem(id) == "" && r.Ledger.Busy(id) // first: it may end in between
-	entries, err := r.Ledger.Read(id)
-	if err == nil {
-		err = checkEvidence(r.Ledger.Dir(id), entries)
-	}
+	entries, err := r.read(id, func() ([]ledger.Entry, error) { return r.Ledger.Read(id) })
 	if err != nil {
 		return Answer{}, err
 	}
@@ -315,10 +309,13 @@ func recordInterruption(log *ledger.Log, h history) error {
 
 // Export is the bundle of a session whose evidence is what its entries commit to.
 func (r *Runner) Export(id string) (*ledger.Bundle, error) {
-	b, err := r.Ledger.Export(id)
-	if err == nil {
-		err = checkEvidence(r.Ledger.Dir(id), b.Entries)
-	}
+	var b *ledger.Bundle
+	_, err := r.read(id, func() (entries []ledger.Entry, err error) {
+		if b, err = r.Ledger.Export(id); err != nil {
+			return nil, err
+		}
+		return b.Entries, nil
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -380,7 +377,7 @@ func (r *Runner) Cancel(ctx context.Context, id string) (Answer, error) {
 }
 
 func (r *Runner) askToCancel(id string) error {
-	f, err := os.OpenFile(filepath.Join(r.Ledger.Dir(id), cancelName), os.O_CREATE|os.O_WRONLY, 0o600)
+	f, err := os.OpenFile(filepath.Join(r.Ledger.Dir(id), ledger.CancelName), os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		return fmt.Errorf("ask for an end: %w", err)
 	}

@@ -270,11 +270,8 @@ func (c *contracts) seal(r *run.Run, session string) {
 
 // verdict is that of a session; nil before there is one.
 func (c *contracts) verdict(session string) (*ledger.Verdict, error) {
-	entries, err := c.Ledger.Read(session)
-	if err != nil {
-		return nil, err
-	}
-	return ledger.VerdictOf(entries)
+	a, err := c.Look(session)
+	return a.Verdict, err
 }
 
 // sessionArgs names a session.

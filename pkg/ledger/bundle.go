@@ -136,17 +136,25 @@ func (b *Bundle) check() error {
 	if err := checkChain(b.Session, b.Entries, ring); err != nil {
 		return err
 	}
-	var opened struct {
-		Text string `json:"text_sha256"`
-	}
-	if err := json.Unmarshal(b.Entries[0].Body, &opened); err != nil || opened.Text != SHA256([]byte(b.Contract)) {
-		return faultf(1, "the contract's text is not the one that was agreed: text_sha256 is another digest")
+	if err := checkText(b.Entries[0], []byte(b.Contract)); err != nil {
+		return err
 	}
 	if err := b.Verdict.check(b.Session, b.Entries, ring); err != nil {
 		return err
 	}
 	if b.HeadHash != b.Entries[len(b.Entries)-1].SHA256 {
 		return faultf(0, "head_hash is not the digest of the last entry")
+	}
+	return nil
+}
+
+// checkText holds the text of a contract against the first entry.
+func checkText(first Entry, text []byte) error {
+	var opened struct {
+		Text string `json:"text_sha256"`
+	}
+	if err := json.Unmarshal(first.Body, &opened); err != nil || opened.Text != SHA256(text) {
+		return faultf(1, "the contract's text is not the one that was agreed: text_sha256 is another digest")
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -406,6 +407,66 @@ func TestStore_OneWriterAtATime(t *testing.T) {
 	}
 	if _, err := s.Read("none"); !errors.Is(err, ledger.ErrUnknown) {
 		t.Errorf("Read: %v", err)
+	}
+}
+
+// A session that lost its chain is none that never was: nobody begins it again.
+func TestStore_ASessionThatLostItsChainIsAFault(t *testing.T) {
+	for way, change := range map[string]func(path string) error{
+		"emptied": func(path string) error { return os.WriteFile(path, nil, 0o600) },
+		"removed": os.Remove,
+		"cut":     func(path string) error { return os.Truncate(path, 20) },
+		"removed with the contract": func(path string) error {
+			evidence := filepath.Join(filepath.Dir(path), "evidence")
+			return errors.Join(os.Mkdir(evidence, 0o700), os.Remove(path), os.Remove(filepath.Join(filepath.Dir(path), "contract.toml")))
+		},
+	} {
+		s := newStore(t)
+		begin(t, s, "a", 2).Close()
+		if err := change(filepath.Join(s.Dir("a"), "entries.jsonl")); err != nil {
+			t.Fatal(err)
+		}
+		for what, do := range map[string]func() error{
+			"read":   func() error { _, err := s.Read("a"); return err },
+			"write":  func() error { _, err := s.Write("a"); return err },
+			"export": func() error { _, err := s.Export("a"); return err },
+		} {
+			if fault, ok := errors.AsType[*ledger.Fault](do()); !ok || !strings.Contains(fault.Message, "entries.jsonl of session a") {
+				t.Errorf("%s, %s: %v", way, what, do())
+			}
+		}
+		if _, err := s.Create("a", ledger.Opening{Text: []byte(text)}); !errors.Is(err, ledger.ErrExists) {
+			t.Errorf("%s: created again: %v", way, err)
+		}
+		if all, err := s.List(); err != nil || len(all) != 1 || all[0].ID != "a" || all[0].At.IsZero() {
+			t.Errorf("%s: listed: %v, %v", way, all, err)
+		}
+	}
+}
+
+// What a crash leaves before the first entry is no session, and in nobody's way.
+func TestStore_ASessionIsThereAsAWholeOrNotAtAll(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "ledger")
+	s := ledger.Open(dir)
+	finished(t, s, "other", 1)
+	old := filepath.Join(dir, "sessions", ".a.1")
+	if err := errors.Join(os.MkdirAll(old, 0o700), os.WriteFile(filepath.Join(old, "contract.toml"), []byte(text), 0o600),
+		os.MkdirAll(s.Dir("a"), 0o700), os.WriteFile(filepath.Join(s.Dir("a"), "lock"), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	long := time.Now().Add(-2 * time.Hour)
+	if err := os.Chtimes(old, long, long); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Read("a"); !errors.Is(err, ledger.ErrUnknown) {
+		t.Errorf("read: %v", err)
+	}
+	if all, err := s.List(); err != nil || len(all) != 1 {
+		t.Errorf("listed: %v, %v", all, err)
+	}
+	finished(t, s, "a", 1)
+	if left, err := os.ReadDir(filepath.Dir(old)); err != nil || len(left) != 2 {
+		t.Errorf("left: %v, %v", left, err)
 	}
 }
 

@@ -1,21 +1,18 @@
 package ledger
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/gofrs/flock"
 
-	"harness/pkg/durable"
+	"harness/pkg/evidence"
 )
 
 // Log is the chain of one session, open for its one writer. Its methods may be
@@ -34,68 +31,77 @@ type Log struct {
 	broken  error // a write that failed: what is on the disk is not known any more
 }
 
-// begin writes the contract and the first entry.
-func (l *Log) begin(o Opening) error {
+// begin writes the contract and the first entry to a directory.
+func (l *Log) begin(path string, o Opening) error {
 	var err error
 	if l.signer, err = l.store.signer(); err != nil {
 		return err
 	}
-	if err := durable.Write(filepath.Join(l.Dir(), textName), o.Text); err != nil {
+	dir, err := openDir(path)
+	if err != nil {
 		return err
 	}
-	if err := l.openFile(os.O_CREATE | os.O_TRUNC); err != nil {
-		return err
+	defer dir.Close()
+	sync, err := dir.Put(textName, o.Text)
+	if err != nil {
+		return fmt.Errorf("write the contract: %w", err)
+	}
+	if l.file, err = dir.Create(chainName); err != nil {
+		return errors.Join(fmt.Errorf("make the chain: %w", err), sync())
 	}
 	l.head = Head{Session: l.id, Principal: o.Principal, ContractSHA256: o.ContractSHA256}
 	fields := map[string]any{"text_sha256": SHA256(o.Text)}
 	maps.Copy(fields, o.Fields)
-	if _, err := l.Append(Opened, fields); err != nil {
-		return err
+	if _, err := l.Note(Opened, fields); err != nil {
+		return errors.Join(err, sync())
 	}
-	return durable.SyncDir(l.Dir())
+	if err := evidence.Together(sync, l.file.Sync, dir.Sync); err != nil {
+		return fmt.Errorf("write the session: %w", err)
+	}
+	l.noted = false
+	return nil
 }
+
+// errOver is why nothing is appended to a chain that has its verdict.
+var errOver = errors.New("the session has its verdict, and nothing follows that")
 
 // resume reads what is there. What a crash left of a line is moved aside, and an
 // entry says so.
 func (l *Log) resume() error {
-	data, err := readChain(l.Dir())
-	if err != nil {
-		return err
-	}
-	entries, torn, err := l.store.parse(l.id, data)
+	c, err := l.store.load(l.id)
 	if err != nil {
 		return err
 	}
 	if l.signer, err = l.store.signer(); err != nil {
 		return err
 	}
-	if l.head, err = entries[0].Head(); err != nil {
+	if l.head, err = c.entries[0].Head(); err != nil {
 		return err
 	}
-	l.entries = entries
-	if err := l.openFile(0); err != nil {
-		return err
-	}
-	if len(torn) == 0 {
+	l.entries = c.entries
+	if c.over() {
+		l.broken = errOver
 		return nil
 	}
-	if err := durable.Write(filepath.Join(l.Dir(), fmt.Sprintf("torn-%d", len(entries)+1)), torn); err != nil {
+	dir, err := l.store.OpenDir(l.id)
+	if err != nil {
 		return err
 	}
-	if err := l.file.Truncate(int64(len(data) - len(torn))); err != nil {
-		return fmt.Errorf("cut off a torn entry: %w", err)
-	}
-	_, err = l.Append(Torn, map[string]any{"bytes": len(torn), "sha256": SHA256(torn)})
-	return err
-}
-
-func (l *Log) openFile(flags int) error {
-	f, err := os.OpenFile(filepath.Join(l.Dir(), chainName), os.O_WRONLY|os.O_APPEND|flags, 0o600)
-	if err != nil {
+	defer dir.Close()
+	if l.file, err = dir.Append(chainName); err != nil {
 		return fmt.Errorf("open the chain: %w", err)
 	}
-	l.file = f
-	return nil
+	if len(c.torn) == 0 {
+		return nil
+	}
+	if err := dir.ReplaceSynced(fmt.Sprintf("%s%d", tornPrefix, len(c.entries)+1), tornNew, c.torn); err != nil {
+		return fmt.Errorf("set a torn entry aside: %w", err)
+	}
+	if err := l.file.Truncate(c.size - int64(len(c.torn))); err != nil {
+		return fmt.Errorf("cut off a torn entry: %w", err)
+	}
+	_, err = l.Append(Torn, map[string]any{"bytes": len(c.torn), "sha256": SHA256(c.torn)})
+	return err
 }
 
 // Dir is the session's directory.
@@ -120,7 +126,7 @@ func (l *Log) Entries() []Entry {
 func (l *Log) Append(kind string, fields map[string]any) (Entry, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e, err := l.append(kind, fields, l.file.Sync)
+	e, err := l.append(kind, fields, func() error { return l.file.Sync() })
 	l.noted = l.noted && err != nil
 	return e, err
 }
@@ -165,13 +171,21 @@ func (l *Log) seal(kind string, fields map[string]any) (Entry, error) {
 	return seal(last, kind, head, fields, l.signer.key)
 }
 
-// Decide signs the verdict and ends the chain with it.
+// Decide signs the verdict and ends the chain with it, which is sealed then.
 func (l *Log) Decide(v Verdict) (*Verdict, error) {
 	if err := v.sign(l.id, l.signer.key); err != nil {
 		return nil, fmt.Errorf("sign the verdict: %w", err)
 	}
 	if _, err := l.Append(Decided, map[string]any{"verdict": v}); err != nil {
 		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.broken = errOver
+	// Where a crash comes first, it stays as it is: nobody can tell that from a
+	// session of before chains were sealed.
+	if err := l.file.Chmod(sealedMode); err != nil {
+		return nil, fmt.Errorf("seal the chain: %w", err)
 	}
 	return &v, nil
 }
@@ -201,58 +215,4 @@ func VerdictOf(entries []Entry) (*Verdict, error) {
 		return nil, faultf(last.N, "its body is not that of a verdict")
 	}
 	return body.Verdict, nil
-}
-
-// readChain reads the file, which must be one, and nobody else's to write. One
-// without a whole line is of a session that never began.
-func readChain(dir string) ([]byte, error) {
-	path := filepath.Join(dir, chainName)
-	info, err := os.Lstat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, ErrUnknown
-	case err != nil:
-		return nil, fmt.Errorf("look at the chain: %w", err)
-	case !info.Mode().IsRegular() || info.Mode().Perm()&0o022 != 0:
-		return nil, faultf(0, "the chain's file is no regular file, or open to others")
-	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("read the chain: %w", err)
-	}
-	if bytes.IndexByte(data, '\n') < 0 {
-		return nil, ErrUnknown
-	}
-	return data, nil
-}
-
-// parse reads and checks lines. torn is what stands behind the last of them.
-func (s *Store) parse(id string, data []byte) (entries []Entry, torn []byte, err error) {
-	ring, err := s.Ring()
-	if err != nil {
-		return nil, nil, err
-	}
-	var lines [][]byte
-	end := bytes.LastIndexByte(data, '\n') + 1
-	for line := range bytes.Lines(data[:end]) {
-		var e Entry
-		err := json.Unmarshal(line, &e)
-		if err != nil {
-			return nil, nil, faultf(len(entries)+1, "it is torn or foreign")
-		}
-		entries, lines = append(entries, e), append(lines, line[:len(line)-1])
-	}
-	again, err := settle(entries)
-	if err != nil {
-		return nil, nil, err
-	}
-	for i := range again {
-		if !bytes.Equal(again[i], lines[i]) {
-			return nil, nil, faultf(i+1, "it is torn or foreign")
-		}
-	}
-	if err := checkChain(id, entries, ring); err != nil {
-		return nil, nil, err
-	}
-	return entries, data[end:], nil
 }

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/gofrs/flock"
+
+	"harness/pkg/durable"
 )
 
 // Errors that callers tell apart.
@@ -22,9 +24,11 @@ var (
 )
 
 const (
-	chainName = "entries.jsonl"
-	lockName  = "lock"
-	textName  = "contract.toml"
+	sessionsName = "sessions"
+	// making begins the name of a session that is being made: none that is has it.
+	// It is beside them since Landlock, where it holds this process, lets nothing be
+	// moved between directories.
+	making = "."
 )
 
 // Store is the ledger directory of a user. It may be used by any number of
@@ -58,7 +62,7 @@ func SessionProblem(id string) string {
 }
 
 // Dir is the directory of a session, for what its writer keeps beside the chain.
-func (s *Store) Dir(id string) string { return filepath.Join(s.dir, "sessions", id) }
+func (s *Store) Dir(id string) string { return filepath.Join(s.dir, sessionsName, id) }
 
 // Opening is what a new chain begins with.
 type Opening struct {
@@ -68,41 +72,116 @@ type Opening struct {
 	Fields         map[string]any // of the first entry
 }
 
-// Create begins the chain of a new session and returns it for writing.
+// Create begins the chain of a new session and returns it for writing. The
+// session is there as a whole, or not at all: what a crash leaves of its making
+// has no place among the sessions, and so a session without a chain is one that
+// lost it.
 func (s *Store) Create(id string, o Opening) (*Log, error) {
 	if problem := SessionProblem(id); problem != "" {
 		return nil, errors.New(problem)
 	}
-	dir := s.Dir(id)
-	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
+	if err := s.vacate(id); err != nil {
+		return nil, err
+	}
+	sessions := filepath.Dir(s.Dir(id))
+	if err := os.MkdirAll(sessions, 0o700); err != nil {
 		return nil, fmt.Errorf("make the ledger's directory: %w", err)
 	}
-	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+	sweep(sessions)
+	dir, err := os.MkdirTemp(sessions, making+id+".")
+	if err != nil {
 		return nil, fmt.Errorf("make the session's directory: %w", err)
 	}
-	l, err := s.lock(id)
+	l, err := s.createIn(dir, id, o)
+	if err != nil {
+		_ = os.RemoveAll(dir) // else sweep does
+		return nil, err
+	}
+	return l, nil
+}
+
+// createIn begins a chain in a directory of its own, and puts that in its place.
+func (s *Store) createIn(dir, id string, o Opening) (*Log, error) {
+	l, err := s.tryLock(dir, id)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := readChain(dir); !errors.Is(err, ErrUnknown) {
-		l.Close()
-		return nil, ErrExists
+	if err = l.begin(dir, o); err == nil {
+		if err = os.Rename(dir, s.Dir(id)); errors.Is(err, fs.ErrExist) {
+			err = ErrExists // made by another process meanwhile
+		}
 	}
-	if err := l.begin(o); err != nil {
+	if err == nil {
+		err = durable.SyncDir(filepath.Dir(s.Dir(id)))
+	}
+	if err != nil {
 		l.Close()
 		return nil, err
 	}
 	return l, nil
 }
 
-// Write opens the chain of a session for writing, after a check of all of it.
-func (s *Store) Write(id string) (*Log, error) {
-	if problem := SessionProblem(id); problem != "" {
-		return nil, fmt.Errorf("%w: %s", ErrUnknown, problem)
+// vacate makes room for a session. It is ErrExists, or ErrBusy, where there is
+// one, also one that lost its chain; what has nothing but a lock never was one.
+func (s *Store) vacate(id string) error {
+	there, err := begun(s.Dir(id))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
 	}
-	if _, err := readChain(s.Dir(id)); err != nil {
+	if err != nil {
+		return fmt.Errorf("look at the session's directory: %w", err)
+	}
+	if dir, err := s.OpenDir(id); err == nil {
+		dir.Close()
+	} else if !errors.Is(err, ErrUnknown) {
+		return ErrExists // and no lock is made where a link leads to
+	}
+	l, err := s.lock(id)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	if there {
+		return ErrExists
+	}
+	return os.RemoveAll(s.Dir(id))
+}
+
+// begun reports whether what is at a path has anything of a session, as has
+// whatever is no directory.
+func begun(path string) (bool, error) {
+	info, err := os.Lstat(path)
+	if err != nil || !info.IsDir() {
+		return err == nil, err
+	}
+	found, err := os.ReadDir(path)
+	return slices.ContainsFunc(found, func(d fs.DirEntry) bool { return d.Name() != lockName }), err
+}
+
+// leftAfter is the age from which what is being made was left by a crash.
+const leftAfter = time.Hour
+
+// sweep removes what crashes left of sessions that were being made.
+func sweep(sessions string) {
+	found, _ := os.ReadDir(sessions) // whoever makes something there says why it cannot
+	for _, d := range found {
+		if !strings.HasPrefix(d.Name(), making) {
+			continue
+		}
+		if info, err := d.Info(); err == nil && time.Since(info.ModTime()) > leftAfter {
+			_ = os.RemoveAll(filepath.Join(sessions, d.Name())) // tried again the next time
+		}
+	}
+}
+
+// Write opens the chain of a session for writing, after a check of all of it. To
+// one that has its verdict nothing can be added.
+func (s *Store) Write(id string) (*Log, error) {
+	dir, err := s.OpenDir(id)
+	if err != nil {
 		return nil, err
 	}
+	dir.Close() // there is a session: what is in it is for whoever has the lock
 	l, err := s.lock(id)
 	if err != nil {
 		return nil, err
@@ -119,12 +198,12 @@ func (s *Store) Write(id string) (*Log, error) {
 func (s *Store) lock(id string) (*Log, error) {
 	// Busy holds the lock for a moment, and must not be taken for a writer.
 	for late := time.After(lockPatience); ; {
-		if l, err := s.tryLock(id); !errors.Is(err, ErrBusy) {
+		if l, err := s.tryLock(s.Dir(id), id); !errors.Is(err, ErrBusy) {
 			return l, err
 		}
 		select {
 		case <-late:
-			return s.tryLock(id) // the one look before may have been long ago
+			return s.tryLock(s.Dir(id), id) // the one look before may have been long ago
 		case <-time.After(lockPoll):
 		}
 	}
@@ -135,8 +214,9 @@ const (
 	lockPoll     = 5 * time.Millisecond
 )
 
-func (s *Store) tryLock(id string) (*Log, error) {
-	lock := flock.New(filepath.Join(s.Dir(id), lockName), flock.SetPermissions(0o600))
+// tryLock is lock of a session in dir, without patience.
+func (s *Store) tryLock(dir, id string) (*Log, error) {
+	lock := flock.New(filepath.Join(dir, lockName), flock.SetPermissions(0o600))
 	got, err := lock.TryLock()
 	switch {
 	case err != nil:
@@ -149,7 +229,12 @@ func (s *Store) tryLock(id string) (*Log, error) {
 
 // Busy reports whether some process is writing the session.
 func (s *Store) Busy(id string) bool {
-	l, err := s.tryLock(id)
+	dir, err := s.OpenDir(id)
+	if err != nil {
+		return false
+	}
+	defer dir.Close()
+	l, err := s.tryLock(s.Dir(id), id)
 	if err != nil {
 		return errors.Is(err, ErrBusy)
 	}
@@ -160,38 +245,27 @@ func (s *Store) Busy(id string) bool {
 // Read returns the chain of a session, all of it checked, without what a crash
 // may have left of a line at its end.
 func (s *Store) Read(id string) ([]Entry, error) {
-	if problem := SessionProblem(id); problem != "" {
-		return nil, fmt.Errorf("%w: %s", ErrUnknown, problem)
-	}
-	data, err := readChain(s.Dir(id))
-	if err != nil {
-		return nil, err
-	}
-	entries, _, err := s.parse(id, data)
-	return entries, err
+	c, err := s.load(id)
+	return c.entries, err
 }
 
 // Export returns the bundle of a session, checked like anybody else's.
 func (s *Store) Export(id string) (*Bundle, error) {
-	entries, err := s.Read(id)
+	c, err := s.load(id)
 	if err != nil {
 		return nil, err
-	}
-	text, err := os.ReadFile(filepath.Join(s.Dir(id), textName))
-	if err != nil {
-		return nil, faultf(1, "the contract's text cannot be read: %s", err)
 	}
 	ring, err := s.Ring()
 	if err != nil {
 		return nil, err
 	}
-	v, err := VerdictOf(entries)
+	v, err := VerdictOf(c.entries)
 	if err != nil {
 		return nil, err
 	}
 	b := &Bundle{
-		Schema: BundleSchema, Session: id, Contract: string(text), Verdict: v, Entries: entries,
-		PublicKeys: ring, HeadHash: entries[len(entries)-1].SHA256,
+		Schema: BundleSchema, Session: id, Contract: string(c.text), Verdict: v, Entries: c.entries,
+		PublicKeys: ring, HeadHash: c.entries[len(c.entries)-1].SHA256,
 	}
 	if err := b.check(); err != nil {
 		return nil, err
@@ -207,15 +281,21 @@ type Session struct {
 
 // List names all sessions, the one written last first.
 func (s *Store) List() ([]Session, error) {
-	found, err := os.ReadDir(filepath.Join(s.dir, "sessions"))
+	found, err := os.ReadDir(filepath.Join(s.dir, sessionsName))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("list the ledger: %w", err)
 	}
 	var all []Session
 	for _, d := range found {
-		info, err := os.Stat(filepath.Join(s.Dir(d.Name()), chainName))
+		if there, err := begun(s.Dir(d.Name())); SessionProblem(d.Name()) != "" || err == nil && !there {
+			continue
+		}
+		info, err := os.Lstat(filepath.Join(s.Dir(d.Name()), chainName))
 		if err != nil {
-			continue // begun at this moment, or never
+			info, err = d.Info() // of a session that lost its chain
+		}
+		if err != nil {
+			continue // removed at this moment
 		}
 		all = append(all, Session{d.Name(), info.ModTime()})
 	}
