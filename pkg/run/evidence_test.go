@@ -465,6 +465,102 @@ func TestContext_SaysWhereTheProgramIsAnother(t *testing.T) {
 	}
 }
 
+// The final receipt is on the disk before the status names it: where that is so
+// and the receipt is not there, the run is not sealed again.
+func TestRecover_SealsNothingThatWasSealed(t *testing.T) {
+	t.Parallel()
+	for name, forge := range map[string]func(dir string) error{
+		"gone": func(string) error { return nil },
+		"torn": func(dir string) error { return os.WriteFile(filepath.Join(dir, finalFile), []byte(`{"sch`), 0o400) },
+		"gone, and the output is another": func(dir string) error {
+			file := filepath.Join(dir, outputFile)
+			return errors.Join(os.Remove(file), os.WriteFile(file, []byte("forged"), 0o400))
+		},
+		"gone, with the end": func(dir string) error { return os.Remove(filepath.Join(dir, "receipts/0006-ended.json")) },
+	} {
+		s := newStore(t, 10)
+		r := full(t, s)
+		ended(r, 0, "")
+		dir := filepath.Join(s.dir.Name(), r.ID())
+		if err := errors.Join(os.Remove(filepath.Join(dir, finalFile)), forge(dir)); err != nil {
+			t.Fatal(err)
+		}
+		before := fileList(t, dir)
+		for range 2 {
+			s = again(t, s)
+			var f *evidence.Fault
+			if _, err := s.Verify(r.ID()); !errors.As(err, &f) || f.Entry != finalFile {
+				t.Errorf("%s: %v", name, err)
+			}
+			if after := fileList(t, dir); !slices.Equal(before, after) {
+				t.Errorf("%s: %v, and then %v", name, before, after)
+			}
+		}
+	}
+}
+
+// What is shown of a run is made from the rest: what was wrong at the start is
+// made again, unless it names another final receipt (EVI-1).
+func TestStatus_IsMadeAgainAtTheStart(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		status func(right string) string
+		ok     bool
+	}{
+		"empty":   {func(string) string { return "" }, true},
+		"torn":    {func(right string) string { return right[:20] }, true},
+		"changed": {func(right string) string { return strings.Replace(right, `"exited"`, `"failed"`, 1) }, true},
+		"of a run that is not over": {func(right string) string {
+			return right[:strings.Index(right, `"final_receipt_sha256":"`)] + `"final_receipt_sha256":null}` + "\n"
+		}, true},
+		"of another seal": {func(right string) string {
+			return strings.Replace(right, `"final_receipt_sha256":"`, `"final_receipt_sha256":"0`, 1)
+		}, false},
+	} {
+		s := newStore(t, 10)
+		r := full(t, s)
+		ended(r, 0, "")
+		file := filepath.Join(s.dir.Name(), r.ID(), statusFile)
+		right, err := os.ReadFile(file)
+		if err == nil {
+			err = os.WriteFile(file, []byte(c.status(string(right))), 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Verify(r.ID()); err == nil {
+			t.Errorf("%s: taken while the store was open", name)
+		}
+		settled(t, file)
+		s = again(t, s)
+		_, err = s.Info(r.ID())
+		var f *evidence.Fault
+		if (err == nil) != c.ok || err != nil && (!errors.As(err, &f) || !strings.HasSuffix(f.Entry, statusFile)) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if now, err := os.ReadFile(file); err != nil || c.ok != bytes.Equal(now, right) {
+			t.Errorf("%s: %s, %v", name, now, err)
+		}
+	}
+}
+
+// settled waits until a file's last change is before now: the clock of files is
+// behind by as much as a tick of the kernel's.
+func settled(t *testing.T, file string) {
+	t.Helper()
+	probe := file + ".probe"
+	was, err := os.Stat(file)
+	now := was
+	for err == nil && !now.ModTime().After(was.ModTime()) {
+		if err = os.WriteFile(probe, nil, 0o600); err == nil {
+			now, err = os.Stat(probe)
+		}
+	}
+	if err := errors.Join(err, os.Remove(probe)); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Whoever finds a run that cannot be believed neither seals it again nor takes
 // it for none (EVI-3).
 func TestRecover_ChangesNothingOfWhatWasChanged(t *testing.T) {

@@ -138,7 +138,7 @@ func (r *Run) create() (err error) {
 		r.output.to = summed{r.file, r.sum}
 	}
 	if err == nil {
-		err = r.status("")
+		err = r.status()
 	}
 	if err != nil {
 		return fmt.Errorf("write the run's evidence: %w", err)
@@ -214,7 +214,7 @@ func (r *Run) note(change func() error) error {
 	if err := change(); err != nil {
 		return err
 	}
-	err := r.status("")
+	err := r.status()
 	r.store.opt.Changed(r.id)
 	return err
 }
@@ -407,17 +407,17 @@ func (r *Run) finish(at time.Time, known map[string]string) error {
 	if err != nil {
 		return err
 	}
-	// What is shown comes first, and is on the disk first: it may be wrong while
-	// nothing is sealed, and is right once something is (FIL-3).
-	info, err := r.show(evidence.Digest(data), r.dir.ReplaceSynced)
+	info, err := project(r.contract, r.records, evidence.Digest(data), r.bytes.Load())
 	if err != nil {
 		return err
 	}
+	// The seal is on the disk before it is named: where it is named and not there,
+	// somebody took it away. What is shown can be made again (EVI-1).
 	if err := r.dir.Write(finalFile, data); err != nil {
 		return err
 	}
 	r.sealed = info
-	return nil
+	return writeStatus(info, r.dir.ReplaceSynced)
 }
 
 // digests returns the digest of each file of a run that is sealed, by path. known
@@ -438,19 +438,14 @@ func digests(dir *evidence.Dir, seen sight, known map[string]string) (map[string
 	return files, nil
 }
 
-// status replaces what is shown of the run: it can be made again from the rest.
-func (r *Run) status(final string) error {
-	_, err := r.show(final, r.dir.Replace)
-	return err
-}
-
-// show is status by a way of replacing a file, and returns what is shown.
-func (r *Run) show(final string, replace func(name, aside string, data []byte) error) (Info, error) {
-	info, err := project(r.contract, r.records, final, r.bytes.Load())
+// status replaces what is shown of a run that is not sealed: it can be made again
+// from the rest.
+func (r *Run) status() error {
+	info, err := project(r.contract, r.records, "", r.bytes.Load())
 	if err != nil {
-		return info, err
+		return err
 	}
-	return info, writeStatus(info, replace)
+	return writeStatus(info, r.dir.Replace)
 }
 
 func writeStatus(info Info, replace func(name, aside string, data []byte) error) error {

@@ -82,6 +82,7 @@ type view struct {
 	catalog  []byte
 	card     []byte
 	output   evidence.Info
+	renewed  bool              // what is shown of it was wrong, and was made again
 	sums     map[string]string // digests of files that were read, by path
 }
 
@@ -141,9 +142,12 @@ func (s *Store) ended(dir *evidence.Dir, id string) (*view, error) {
 	if c.view != nil && c.entries == seen.entries {
 		return c.view, nil
 	}
-	v, err := verify(dir, id, seen, true)
+	v, err := verify(dir, id, seen, s.since)
 	if err != nil {
 		return nil, err
+	}
+	if v.renewed {
+		s.opt.Log.Warn("status of a run did not say what its evidence says; it was made anew", "run", id)
 	}
 	if again, err := look(dir); err != nil || again.entries != seen.entries {
 		return v, err // its status was made anew; the next look is at that
@@ -164,7 +168,7 @@ func (r *Run) verify(dir *evidence.Dir) (*view, error) {
 	if err != nil {
 		return nil, err
 	}
-	v, err := verify(dir, r.id, seen, false)
+	v, err := verify(dir, r.id, seen, time.Time{})
 	if err != nil {
 		return nil, err
 	}
@@ -175,8 +179,10 @@ func (r *Run) verify(dir *evidence.Dir) (*view, error) {
 	return v, err
 }
 
-// verify checks everything that a run has on the disk (EVI-3).
-func verify(dir *evidence.Dir, id string, seen sight, over bool) (*view, error) {
+// verify checks everything that a run has on the disk (EVI-3). since is when the
+// runs were opened, nothing for a run that is under way.
+func verify(dir *evidence.Dir, id string, seen sight, since time.Time) (*view, error) {
+	over := !since.IsZero()
 	v := &view{entries: len(seen.files), sums: map[string]string{}}
 	if err := modes(seen, over); err != nil {
 		return nil, err
@@ -208,7 +214,7 @@ func verify(dir *evidence.Dir, id string, seen sight, over bool) (*view, error) 
 	if !over {
 		return v, nil
 	}
-	return v, v.final(dir, head, seen)
+	return v, v.final(dir, head, seen, since)
 }
 
 // modes checks what each file is, and that the ones are there that are never
@@ -289,7 +295,7 @@ func (v *view) logs(dir *evidence.Dir, over bool) error {
 }
 
 // final checks the final receipt, and what is shown of the run.
-func (v *view) final(dir *evidence.Dir, head evidence.Head, seen sight) error {
+func (v *view) final(dir *evidence.Dir, head evidence.Head, seen sight, since time.Time) error {
 	data, err := dir.ReadSealed(finalFile, maxSealed)
 	if err != nil {
 		return err
@@ -308,20 +314,38 @@ func (v *view) final(dir *evidence.Dir, head evidence.Head, seen sight) error {
 	if !Over(v.info.State) {
 		return &evidence.Fault{Entry: finalFile, Message: "it seals a run that is not over"}
 	}
-	return v.shown(dir)
+	return v.shown(dir, since)
 }
 
-// shown holds status.json against the rest, and makes it again where it is gone.
-func (v *view) shown(dir *evidence.Dir) error {
-	have, _, err := dir.Read(statusFile, maxSealed)
+// shown holds status.json against the rest. It is made again where it is gone, and
+// where it was wrong before the runs were opened: it is then what a crash left, or
+// what somebody wrote while nobody looked. One that names another final receipt
+// says that this was replaced.
+func (v *view) shown(dir *evidence.Dir, since time.Time) error {
+	have, info, err := dir.Read(statusFile, maxSealed)
 	if errors.Is(err, fs.ErrNotExist) {
 		return writeStatus(v.info, dir.Replace)
 	}
 	want, encodeErr := json.Marshal(stored{Info: v.info})
-	if err != nil || encodeErr != nil || !bytes.Equal(bytes.TrimSuffix(have, []byte("\n")), want) || !bytes.HasSuffix(have, []byte("\n")) {
+	right := err == nil && encodeErr == nil && bytes.Equal(have, append(want, '\n'))
+	if right {
+		return nil
+	}
+	final := promised(have)
+	if err != nil || info.Changed >= since.UnixNano() || final != "" && final != *v.info.FinalReceiptSHA256 {
 		return &evidence.Fault{Entry: statusFile, Message: "it does not say what the evidence says"}
 	}
-	return nil
+	v.renewed = true
+	return writeStatus(v.info, dir.Replace)
+}
+
+// promised is the digest of the final receipt that a status names, "" for none.
+func promised(status []byte) string {
+	var s stored
+	if json.Unmarshal(status, &s) != nil || s.FinalReceiptSHA256 == nil {
+		return ""
+	}
+	return *s.FinalReceiptSHA256
 }
 
 // Info returns what is known of one run, verified.

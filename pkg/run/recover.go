@@ -43,6 +43,10 @@ func (s *Store) recovered(id string, now time.Time) (done bool, err error) {
 	if final, err := tail(dir, finalFile); err == nil && !evidence.IsTorn(final) {
 		return true, nil
 	}
+	// A final receipt is on the disk before anything names it: this run was over.
+	if status, _, err := dir.Read(statusFile, maxSealed); err == nil && promised(status) != "" {
+		return false, &evidence.Fault{Entry: finalFile, Message: "missing, or not as it was written: " + statusFile + " names it"}
+	}
 	if !s.began(dir, id) {
 		return true, s.aside(id)
 	}

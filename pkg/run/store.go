@@ -72,6 +72,7 @@ type Store struct {
 	opt   Options
 	state *evidence.Dir
 	dir   *evidence.Dir
+	since time.Time // it is open
 	// retention is the chain of what was removed. It is opened when something is
 	// first: it only grows, and no start waits for it. nil while it is not open.
 	retention *evidence.Ledger
@@ -94,7 +95,7 @@ func OpenStore(state *evidence.Dir, now time.Time, opt Options) (*Store, error) 
 	if opt.Changed == nil {
 		opt.Changed = func(string) {}
 	}
-	s := &Store{opt: opt, state: state, live: map[string]*Run{}, kept: map[string][]string{}, read: map[string]cached{}}
+	s := &Store{opt: opt, state: state, since: time.Now(), live: map[string]*Run{}, kept: map[string][]string{}, read: map[string]cached{}}
 	var err error
 	if s.dir, err = state.Ensure(runsDir); err != nil {
 		return nil, fmt.Errorf("open the runs: %w", err)
