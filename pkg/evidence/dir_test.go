@@ -190,18 +190,15 @@ func TestLedger_TamperingIsFoundAndNamed(t *testing.T) {
 		case "rename":
 			as := rapid.SampledFrom([]string{"0009-step.json", "0001-other.json", "x", ".hidden"}).Draw(t, "as")
 			err = os.Rename(file, filepath.Join(path, "log", as))
-			want = append(want, "log/"+as, "log/0002-step.json", "log/0003-step.json")
-			if name == "0003-step.json" && as == "0009-step.json" {
-				want = []string{"log/0009-step.json"}
-			}
+			want = append(want, "log/"+as, "log/0001-*", "log/0002-*", "log/0003-*")
 		case "extra":
 			as := rapid.SampledFrom([]string{"0002-other.json", "README", "0004-step.json~", "0005-step.json"}).Draw(t, "as")
 			err = os.WriteFile(filepath.Join(path, "log", as), data, 0o400)
-			want = []string{"log/" + as, "log/0002-step.json"}
+			want = []string{"log/" + as, "log/0002-step.json", "log/0004-*"}
 		case "gone":
 			name = min(name, "0002-step.json") // the last one is what a seal is for
 			err = os.Remove(filepath.Join(path, "log", name))
-			want = []string{"log/0002-step.json", "log/0003-step.json"}
+			want = []string{"log/" + LostName(map[string]int{"0001-step.json": 1, "0002-step.json": 2}[name])}
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -252,7 +249,7 @@ func TestLedger_IsNotRepairedWhereItIsBrokenOtherwise(t *testing.T) {
 	openTemp(t, func(t *testing.T, dir *Dir, path string) {
 		ledgerIn(t, dir, 3)
 		must(t, os.Remove(filepath.Join(path, "log/0001-step.json")))
-		if _, _, _, err := OpenLedger(dir, "log", "c", epoch); err == nil || !strings.Contains(err.Error(), "log/0002-step.json") {
+		if _, _, _, err := OpenLedger(dir, "log", "c", epoch); err == nil || !strings.Contains(err.Error(), "log/0001-*") {
 			t.Error(err)
 		}
 		if _, err := os.Stat(filepath.Join(path, "torn")); err == nil {

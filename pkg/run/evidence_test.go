@@ -2,10 +2,12 @@ package run
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -189,23 +191,9 @@ func tamper(t *rapid.T, dir, name string, entries *[]string) error {
 	case "rename":
 		as := name + rapid.SampledFrom([]string{"~", ".json", "2"}).Draw(t, "as")
 		*entries = append(*entries, as)
-		next(dir, name, entries)
 		return os.Rename(file, filepath.Join(dir, as))
 	default:
-		next(dir, name, entries)
 		return os.Remove(file)
-	}
-}
-
-// next adds the receipt that follows one.
-func next(dir, name string, entries *[]string) {
-	n, _, ok := evidence.ParseEntryName(filepath.Base(name))
-	if !ok {
-		return
-	}
-	list, err := os.ReadDir(filepath.Join(dir, receiptsDir))
-	if err == nil && n < len(list) {
-		*entries = append(*entries, receiptsDir+"/"+list[n].Name())
 	}
 }
 
@@ -316,20 +304,64 @@ func TestRecover_SetsAsideWhatNeverBegan(t *testing.T) {
 	}
 }
 
-// What is wrong otherwise is not made good.
+// What is wrong otherwise is not made good, and it is what is named: of a run that
+// cannot be sealed no file is as one that is over has it.
 func TestRecover_LeavesAloneWhatWasTamperedWith(t *testing.T) {
 	t.Parallel()
-	s := newStore(t, 10)
-	r := full(t, s)
-	file := filepath.Join(s.dir.Name(), r.ID(), "receipts/0003-message.json")
-	if err := os.Remove(file); err != nil {
-		t.Fatal(err)
+	cut := func(file string, mode fs.FileMode) error {
+		data, err := os.ReadFile(file)
+		return errors.Join(err, os.Remove(file), os.WriteFile(file, data[:len(data)/2], mode))
 	}
-	s = again(t, s)
-	_, err := s.Verify(r.ID())
-	var f *evidence.Fault
-	if !errors.As(err, &f) || f.Entry == "" {
-		t.Errorf("%v", err)
+	for _, tc := range []struct {
+		file, entry string // entry is "" where it is the file
+		change      func(file string) error
+	}{
+		{"receipts/0003-message.json", "receipts/0003-*", os.Remove},
+		{"receipts/0003-message.json", "", func(file string) error { return cut(file, 0o400) }},
+		{contractFile, "", func(file string) error { return cut(file, 0o400) }},
+		{messagesFile, "", func(file string) error { return cut(file, 0o600) }},
+		{messagesFile, "", os.Remove},
+	} {
+		s := newStore(t, 10)
+		var log strings.Builder
+		r := full(t, s)
+		if err := tc.change(filepath.Join(s.dir.Name(), r.ID(), tc.file)); err != nil {
+			t.Fatal(err)
+		}
+		s.opt.Log = slog.New(slog.NewTextHandler(&log, nil))
+		s.live = map[string]*Run{} // as the next daemon finds it
+		s.recover(time.Now())
+		want := cmp.Or(tc.entry, tc.file)
+		_, err := s.Verify(r.ID())
+		var f *evidence.Fault
+		if !errors.As(err, &f) || f.Entry != want || strings.Contains(f.Message, "mode") {
+			t.Errorf("%s: %v", tc.file, err)
+		}
+		if !strings.Contains(log.String(), "cannot be sealed") || !strings.Contains(log.String(), want) {
+			t.Errorf("%s: %s", tc.file, log.String())
+		}
+	}
+}
+
+// A receipt that is taken from a run under way is the one that is named.
+func TestVerify_NamesTheReceiptThatIsMissing(t *testing.T) {
+	t.Parallel()
+	for _, over := range []bool{false, true} {
+		for _, name := range []string{"receipts/0001-sealed.json", "receipts/0002-started.json", "receipts/0005-message.json"} {
+			s := newStore(t, 10)
+			r := full(t, s)
+			if over {
+				ended(r, 0, "")
+			}
+			if err := os.Remove(filepath.Join(s.dir.Name(), r.ID(), name)); err != nil {
+				t.Fatal(err)
+			}
+			_, err := s.Verify(r.ID())
+			var f *evidence.Fault
+			if !errors.As(err, &f) || f.Entry != name || !strings.HasPrefix(f.Message, "missing") {
+				t.Errorf("over %v, %s: %v", over, name, err)
+			}
+		}
 	}
 }
 

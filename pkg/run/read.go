@@ -2,6 +2,7 @@ package run
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"io/fs"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -142,7 +144,7 @@ func (s *Store) ended(dir *evidence.Dir, id string) (*view, error) {
 	if c.view != nil && c.entries == seen.entries {
 		return c.view, nil
 	}
-	v, err := verify(dir, id, seen, s.since)
+	v, err := verify(dir, id, seen, s.since, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -168,25 +170,21 @@ func (r *Run) verify(dir *evidence.Dir) (*view, error) {
 	if err != nil {
 		return nil, err
 	}
-	v, err := verify(dir, r.id, seen, time.Time{})
+	v, err := verify(dir, r.id, seen, time.Time{}, r.records)
 	if err != nil {
 		return nil, err
-	}
-	if have, want := len(v.records), len(r.records); have != want || v.records[have-1].Sum != r.records[want-1].Sum {
-		return nil, &evidence.Fault{Entry: receiptsDir, Message: fmt.Sprintf("%d records, not the %d that were written", have, want)}
 	}
 	v.info, err = project(r.contract, v.records, "", r.bytes.Load())
 	return v, err
 }
 
 // verify checks everything that a run has on the disk (EVI-3). since is when the
-// runs were opened, nothing for a run that is under way.
-func verify(dir *evidence.Dir, id string, seen sight, since time.Time) (*view, error) {
+// runs were opened, nothing for a run that is under way, whose receipts are
+// written. What a file says is checked before what it is: of a run that was never
+// sealed all are something else, and that says nothing of which was changed.
+func verify(dir *evidence.Dir, id string, seen sight, since time.Time, written []evidence.Record) (*view, error) {
 	over := !since.IsZero()
 	v := &view{entries: len(seen.files), sums: map[string]string{}}
-	if err := modes(seen, over); err != nil {
-		return nil, err
-	}
 	data, err := dir.ReadSealed(contractFile, maxSealed)
 	if err != nil {
 		return nil, err
@@ -199,10 +197,15 @@ func verify(dir *evidence.Dir, id string, seen sight, since time.Time) (*view, e
 	}
 	var head evidence.Head
 	if v.records, head, err = evidence.ReadChain(dir, receiptsDir, id); err != nil {
-		return nil, err
+		return nil, byName(err, dir, written)
+	}
+	if !over {
+		if err := same(v.records, written); err != nil {
+			return nil, err
+		}
 	}
 	for _, r := range v.records {
-		v.sums[receiptsDir+"/"+evidence.EntryName(r.N, r.Type)] = r.Stored()
+		v.sums[receiptPath(r)] = r.Stored()
 	}
 	v.sums[contractFile] = evidence.Digest(data)
 	if err := v.binding(dir); err != nil {
@@ -211,10 +214,57 @@ func verify(dir *evidence.Dir, id string, seen sight, since time.Time) (*view, e
 	if err := v.logs(dir, over); err != nil {
 		return nil, err
 	}
+	if err := modes(seen, over); err != nil {
+		return nil, err
+	}
 	if !over {
 		return v, nil
 	}
 	return v, v.final(dir, head, seen, since)
+}
+
+// byName gives a receipt that is missing its name, where that can be known: of a
+// run that is over, its seal has it.
+func byName(err error, dir *evidence.Dir, written []evidence.Record) error {
+	f, ok := errors.AsType[*evidence.Fault](err)
+	if !ok || !strings.HasSuffix(f.Entry, "*") {
+		return err
+	}
+	number := strings.TrimSuffix(f.Entry, "*")
+	var names []string
+	for _, r := range written {
+		names = append(names, receiptPath(r))
+	}
+	var seal evidence.Seal
+	if data, err := dir.ReadSealed(finalFile, maxSealed); err == nil && json.Unmarshal(data, &seal) == nil {
+		names = slices.AppendSeq(names, maps.Keys(seal.Files))
+	}
+	for _, name := range names {
+		if strings.HasPrefix(name, number) {
+			return &evidence.Fault{Entry: name, Message: f.Message}
+		}
+	}
+	return err
+}
+
+func receiptPath(r evidence.Record) string {
+	return receiptsDir + "/" + evidence.EntryName(r.N, r.Type)
+}
+
+// same says which of the receipts of a run under way is not as it was written.
+func same(have, written []evidence.Record) error {
+	for i, r := range written {
+		switch {
+		case i >= len(have):
+			return &evidence.Fault{Entry: receiptPath(r), Message: "missing: it was written"}
+		case have[i].Sum != r.Sum:
+			return &evidence.Fault{Entry: receiptPath(have[i]), Message: "not the one that was written"}
+		}
+	}
+	if len(have) > len(written) {
+		return &evidence.Fault{Entry: receiptPath(have[len(written)]), Message: "added: it was not written"}
+	}
+	return nil
 }
 
 // modes checks what each file is, and that the ones are there that are never
@@ -282,9 +332,12 @@ func (v *view) legacy() bool { return v.contract.Version == 1 }
 // logs checks the messages against their receipts. The output has a digest once
 // it is sealed.
 func (v *view) logs(dir *evidence.Dir, over bool) error {
-	data, _, err := dir.Read(messagesFile, 2*maxMessageLog)
-	if err != nil {
-		return &evidence.Fault{Entry: messagesFile, Message: "not readable"}
+	data, info, err := dir.Read(messagesFile, 2*maxMessageLog)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return &evidence.Fault{Entry: messagesFile, Message: "missing"}
+	case err != nil:
+		return &evidence.Fault{Entry: messagesFile, Message: cmp.Or(info.Sealed(), "not readable")}
 	}
 	v.sums[messagesFile] = evidence.Digest(data)
 	rest, err := splitMessages(data, v.records)

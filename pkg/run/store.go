@@ -502,8 +502,11 @@ func (s *Store) of(id, harness string) bool {
 func (s *Store) contractOf(id string) (Contract, error) {
 	var c Contract
 	data, err := s.dir.ReadSealed(id+"/"+contractFile, maxSealed)
-	if err == nil {
-		err = evidence.DecodeCanonical(data, &c)
+	if err != nil {
+		return c, err
 	}
-	return c, err
+	if err := evidence.DecodeCanonical(data, &c); err != nil {
+		return c, &evidence.Fault{Entry: id + "/" + contractFile, Message: err.Error()}
+	}
+	return c, nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 
 	"harness/pkg/evidence"
@@ -69,8 +70,8 @@ func (f *flow) chain() error {
 			head = want
 		}
 	}
-	if err == nil && head != want {
-		err = &evidence.Fault{Entry: journalDir, Message: "not the records that were written"}
+	if lost, wrong := errors.AsType[*evidence.Fault](head.Holds(want)); wrong && err == nil {
+		err = &evidence.Fault{Entry: path.Join(journalDir, lost.Entry), Message: lost.Message}
 	}
 	return err
 }
