@@ -175,15 +175,19 @@ func requestOf(r *contract.Runner, arg, session string) (contract.Request, error
 	}
 	text, root, err := r.Text(arg)
 	if err != nil {
-		return contract.Request{}, unknownSession(arg, err)
+		return contract.Request{}, unknown(fmt.Sprintf("there is neither a file nor a session %q", arg), err)
 	}
 	return contract.Request{Session: arg, Name: arg, Text: text, Root: root}, nil
 }
 
 // unknownSession says what an argument is not.
 func unknownSession(arg string, err error) error {
+	return unknown(fmt.Sprintf("there is no session %q", arg), err)
+}
+
+func unknown(what string, err error) error {
 	if errors.Is(err, ledger.ErrUnknown) {
-		return fmt.Errorf("there is neither a file nor a session %q; `harness ledger list` names the sessions", arg)
+		return &control.Problem{Code: wire.UnknownRun, Message: what, Hint: "`harness ledger list` names the sessions"}
 	}
 	return err
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"harness/pkg/control"
-	"harness/pkg/ledger"
+	"harness/pkg/delegate"
 	"harness/pkg/plain"
 	"harness/pkg/wire"
 )
@@ -188,8 +188,8 @@ func report(w io.Writer, err error) int {
 
 // asProblem is err as a refusal with a code, where it is one.
 func asProblem(err error) (*control.Problem, bool) {
-	if _, ok := errors.AsType[*ledger.Fault](err); ok {
-		return &control.Problem{Code: wire.InvalidEvidence, Message: err.Error()}, true
+	if code, ok := delegate.CodeOf(err); ok {
+		return &control.Problem{Code: code, Message: err.Error()}, true
 	}
 	return errors.AsType[*control.Problem](err)
 }

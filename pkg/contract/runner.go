@@ -86,7 +86,7 @@ func (r *Runner) Run(ctx context.Context, req Request) (*Execution, error) {
 		req.Session = newSession()
 	}
 	if problem := ledger.SessionProblem(req.Session); problem != "" {
-		return nil, errors.New(problem)
+		return nil, ledger.BadName(problem)
 	}
 	x, err := r.reserve(req.Session)
 	switch {

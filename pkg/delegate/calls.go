@@ -87,7 +87,7 @@ func (s *server) run(ctx context.Context, c *call, arguments json.RawMessage, pr
 	session := ""
 	if a.Session != nil {
 		if problem := ledger.SessionProblem(*a.Session); problem != "" {
-			return nil, wire.New(wire.InvalidArgument, problem)
+			return nil, ledger.BadName(problem)
 		}
 		session = *a.Session
 	}

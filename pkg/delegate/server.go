@@ -324,22 +324,30 @@ func (s *server) result(id json.RawMessage, v any, err error) []byte {
 	return wire.AppendResult(nil, id, dst)
 }
 
+// CodeOf is what an error of a session is called, here and by whoever else offers
+// contracts; false for one that nobody foresaw.
+func CodeOf(err error) (wire.Code, bool) {
+	switch {
+	case errors.As(err, new(*contract.Invalid)), errors.As(err, new(ledger.BadName)):
+		return wire.InvalidArgument, true
+	case errors.Is(err, contract.ErrConflict):
+		return wire.IdempotencyConflict, true
+	case errors.Is(err, ledger.ErrUnknown):
+		return wire.UnknownRun, true
+	case errors.As(err, new(*ledger.Fault)):
+		return wire.InvalidEvidence, true
+	}
+	return "", false
+}
+
 // explain says what an error means to a caller. What nobody foresaw is in the
 // log, and has a number.
 func (s *server) explain(err error) *wire.Error {
-	var own *wire.Error
-	var fault *ledger.Fault
-	switch {
-	case errors.As(err, &own):
+	if own, ok := errors.AsType[*wire.Error](err); ok {
 		return own
-	case errors.As(err, new(*contract.Invalid)):
-		return wire.New(wire.InvalidArgument, err.Error())
-	case errors.Is(err, contract.ErrConflict):
-		return wire.New(wire.IdempotencyConflict, err.Error())
-	case errors.Is(err, ledger.ErrUnknown):
-		return wire.New(wire.UnknownRun, err.Error())
-	case errors.As(err, &fault):
-		return wire.New(wire.InvalidEvidence, err.Error())
+	}
+	if code, ok := CodeOf(err); ok {
+		return wire.New(code, err.Error())
 	}
 	e := wire.New(wire.Internal, "something went wrong; the log says more")
 	e.Correlation = rand.Text()[:12]

@@ -44,6 +44,12 @@ func Open(dir string) *Store { return &Store{dir, time.Now} }
 // At is the same directory by another clock.
 func (s *Store) At(now func() time.Time) *Store { return &Store{s.dir, now} }
 
+// BadName is what a session that is to be made cannot be called, and why.
+type BadName string
+
+// Error says why.
+func (b BadName) Error() string { return string(b) }
+
 // SessionProblem says why id cannot name a session, or "".
 func SessionProblem(id string) string {
 	const most = 64
@@ -78,7 +84,7 @@ type Opening struct {
 // lost it.
 func (s *Store) Create(id string, o Opening) (*Log, error) {
 	if problem := SessionProblem(id); problem != "" {
-		return nil, errors.New(problem)
+		return nil, BadName(problem)
 	}
 	if err := s.vacate(id); err != nil {
 		return nil, err
