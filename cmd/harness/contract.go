@@ -177,7 +177,7 @@ func requestOf(r *contract.Runner, arg, session string) (contract.Request, error
 	if err != nil {
 		return contract.Request{}, unknown(fmt.Sprintf("there is neither a file nor a session %q", arg), err)
 	}
-	return contract.Request{Session: arg, Name: arg, Text: text, Root: root}, nil
+	return contract.Request{Session: arg, Name: arg, Text: text, Root: root, Own: true}, nil
 }
 
 // unknownSession says what an argument is not.

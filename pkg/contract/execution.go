@@ -21,6 +21,8 @@ type Execution struct {
 	id     string
 	spec   *Spec
 	digest string
+	prompt prompt // of the work
+	own    bool   // the contract is the session's own
 	root   string
 	steps  int
 	cancel context.CancelCauseFunc
@@ -115,7 +117,7 @@ func (x *Execution) prepare(ctx context.Context, again bool) error {
 	switch {
 	case err != nil:
 		return err
-	case h.contract != x.digest || h.Root != x.root:
+	case !x.isOf(h, x.wanted() || h.cancelled):
 		return ErrConflict
 	}
 	x.history, x.results = h, h.done
@@ -140,6 +142,13 @@ func (x *Execution) prepare(ctx context.Context, again bool) error {
 	}
 	_, err = x.log.Append(entryResumed, nil)
 	return err
+}
+
+// isOf reports whether a session is of the contract of x, with its prompt. That of
+// a session's own contract matters where its work is to be done yet.
+func (x *Execution) isOf(h history, worked bool) bool {
+	_, done := h.done[workStep]
+	return h.contract == x.digest && h.Root == x.root && (h.Prompt == nil || x.own && (done || worked) || x.prompt.is(h.Prompt))
 }
 
 func (x *Execution) isOver() bool {
@@ -303,21 +312,16 @@ func (x *Execution) runChecks(ctx context.Context, scratch string, found Sandbox
 // work does what the contract wants done.
 func (x *Execution) work(ctx context.Context, scratch string, entry int) Observed {
 	w := x.spec.Work
-	prompt := w.Prompt
-	if w.PromptFile != "" {
-		data, err := readFile(x.root, w.PromptFile)
-		if err != nil {
-			return Observed{End: Unstarted, Problem: "prompt_file: " + err.Error()}
-		}
-		prompt = string(data)
+	if x.prompt.err != nil {
+		return Observed{End: Unstarted, Problem: "prompt_file: " + x.prompt.err.Error()}
 	}
 	if w.Harness == "" {
 		return x.runner.Engine.run(ctx, task{
-			name: "work", cmd: w.Cmd, args: w.Args, stdin: prompt, timeout: w.Timeout, network: true,
+			name: "work", cmd: w.Cmd, args: w.Args, stdin: x.prompt.text, timeout: w.Timeout, network: true,
 			root: x.root, spec: x.spec, scratch: scratch,
 		})
 	}
-	return x.harness(ctx, prompt, entry)
+	return x.harness(ctx, x.prompt.text, entry)
 }
 
 func (x *Execution) check(ctx context.Context, c *Check, scratch string) Observed {

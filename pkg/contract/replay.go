@@ -39,6 +39,9 @@ type opening struct {
 	Root  string `json:"root"`
 	Name  string `json:"name"`
 	Steps int    `json:"steps"`
+	// Prompt is the digest of what the work is told; nil where that is nothing, and
+	// in sessions of before it was noted.
+	Prompt *string `json:"prompt_sha256"`
 }
 
 // history is what the entries of a session tell of its steps.

@@ -2,6 +2,7 @@ package contract
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -403,6 +404,98 @@ func TestStop_InterruptsWhatIsBeingOpened(t *testing.T) {
 	if a, err := b.Look("s"); err != nil || a.Status != Interrupted {
 		t.Errorf("%+v, %v", a, err)
 	}
+}
+
+// A session is of one prompt as it is of one contract: what the work was told is in
+// its first entry, and nobody goes on with another.
+func TestRun_ASessionIsOfOnePrompt(t *testing.T) {
+	b := newBench(t)
+	const checked = "[[check]]\nname='a'\ncmd='true'\n"
+	text := "[contract]\nname='x'\nenv=['PATH']\n[work]\ncmd='sh'\nargs=['-c', 'cat >> told; test -e go || { touch wait; sleep 60; }']\nprompt_file='p.md'\n" + checked
+	b.file(t, "p.md", "one")
+	x := b.begin(t, "s", text)
+	until(t, func() bool { return exists(b.root, "wait") })
+	other := &Runner{Engine: b.Engine, Ledger: b.Ledger, Principal: b.Principal}
+	ask := func(r *Runner, own bool) (*Execution, error) {
+		return r.Run(t.Context(), Request{Session: "s", Text: []byte(text), Root: b.root, Own: own})
+	}
+	b.file(t, "p.md", "two")
+	for what, r := range map[string]*Runner{"joined": b.Runner, "followed": other} {
+		if _, err := ask(r, false); !errors.Is(err, ErrConflict) {
+			t.Errorf("%s: %v", what, err)
+		}
+		if _, err := ask(r, true); err != nil {
+			t.Errorf("%s as its own: %v", what, err)
+		}
+	}
+	b.Stop()
+	other.Wait()
+	if _, err := x.Wait(t.Context()); err == nil {
+		t.Error("it came to something")
+	}
+	again := &Runner{Engine: b.Engine, Ledger: b.Ledger, Principal: b.Principal}
+	for _, own := range []bool{false, true} {
+		if _, err := ask(again, own); !errors.Is(err, ErrConflict) {
+			t.Errorf("gone on with, own %v: %v", own, err)
+		}
+	}
+	b.file(t, "go", "")
+	b.file(t, "p.md", "one")
+	y, err := ask(again, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff("pass a=pass", outcomes(wait(t, y))); diff != "" {
+		t.Error(diff)
+	}
+	if data, _ := os.ReadFile(filepath.Join(b.root, "told")); string(data) != "oneone" {
+		t.Errorf("told %q", data)
+	}
+	b.file(t, "p.md", "three")
+	if _, err := ask(again, false); !errors.Is(err, ErrConflict) {
+		t.Errorf("done: %v", err)
+	}
+	if _, err := ask(again, true); err != nil {
+		t.Errorf("done, as its own: %v", err)
+	}
+	for session, want := range map[string]any{"s": ledger.SHA256([]byte("one")), "none": nil} {
+		if session == "none" {
+			wait(t, next(t, b).begin(t, "none", "[contract]\nname='x'\n"+checked))
+		}
+		entries, err := b.Ledger.Read(session)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var first map[string]any
+		if err := json.Unmarshal(entries[0].Body, &first); err != nil {
+			t.Fatal(err)
+		}
+		if got, there := first["prompt_sha256"]; !there || got != want {
+			t.Errorf("%s: %v", session, first)
+		}
+	}
+}
+
+// An interrupted session is cancelled whatever its prompt is now.
+func TestCancel_MindsNoPrompt(t *testing.T) {
+	b := newBench(t)
+	b.file(t, "p.md", "one")
+	b.begin(t, "s", "[contract]\nname='x'\nenv=['PATH']\n[work]\ncmd='sh'\nargs=['-c', 'touch wait; sleep 60']\nprompt_file='p.md'\n[[check]]\nname='a'\ncmd='true'\n")
+	until(t, func() bool { return exists(b.root, "wait") })
+	b.Stop()
+	b.file(t, "p.md", "two")
+	got, err := next(t, b).Cancel(t.Context(), "s")
+	if err != nil || got.Verdict == nil || got.Verdict.Outcome != Cancelled {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// next is b as the next process has it.
+func next(t *testing.T, b *bench) *bench {
+	t.Helper()
+	n := &bench{root: b.root, Runner: &Runner{Engine: b.Engine, Ledger: b.Ledger, Principal: b.Principal}}
+	t.Cleanup(n.Stop)
+	return n
 }
 
 func TestRun_ChecksInParallel(t *testing.T) {

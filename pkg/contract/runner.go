@@ -51,6 +51,9 @@ type Request struct {
 	Name    string // what faults call the contract
 	Text    []byte
 	Root    string // the directory that it may touch: absolute, without links
+	// Own says that the contract is the session's, from [Runner.Text]: what its
+	// prompt is now matters only where the work is still to be done.
+	Own bool
 }
 
 // Runner runs sessions. It may be used by any number of goroutines.
@@ -88,14 +91,15 @@ func (r *Runner) Run(ctx context.Context, req Request) (*Execution, error) {
 	if problem := ledger.SessionProblem(req.Session); problem != "" {
 		return nil, ledger.BadName(problem)
 	}
+	p := spec.Work.prompt(req.Root)
 	x, err := r.reserve(req.Session)
 	switch {
 	case err != nil:
 		return nil, err
 	case x == nil:
 		defer r.release(req.Session)
-		return r.open(context.WithoutCancel(ctx), req, spec, digest)
-	case x.digest != digest || x.root != req.Root:
+		return r.open(context.WithoutCancel(ctx), req, spec, digest, p)
+	case x.digest != digest || x.root != req.Root, !req.Own && !p.is(x.prompt.sum):
 		return nil, ErrConflict
 	}
 	return x, nil
@@ -162,17 +166,20 @@ func newSession() string {
 
 // open begins a session, goes on with one, or follows somebody else's. The caller
 // has reserved it.
-func (r *Runner) open(ctx context.Context, req Request, spec *Spec, digest string) (*Execution, error) {
+func (r *Runner) open(ctx context.Context, req Request, spec *Spec, digest string, p prompt) (*Execution, error) {
 	steps := len(spec.Checks)
 	if spec.Work != nil {
 		steps++
 	}
-	x := &Execution{runner: r, id: req.Session, spec: spec, digest: digest, root: req.Root, steps: steps, done: make(chan struct{})}
+	x := &Execution{
+		runner: r, id: req.Session, spec: spec, digest: digest, prompt: p, own: req.Own,
+		root: req.Root, steps: steps, done: make(chan struct{}),
+	}
 	r.all.Go(func() { r.Engine.Sandbox() }) // found out beside what follows: it takes the start of a process
 	r.all.Go(r.Engine.guarded)              // and so does this
 	log, err := r.Ledger.Create(req.Session, ledger.Opening{
 		Principal: r.Principal, ContractSHA256: digest, Text: req.Text,
-		Fields: map[string]any{"root": req.Root, "name": spec.Name, "steps": steps},
+		Fields: map[string]any{"root": req.Root, "name": spec.Name, "steps": steps, "prompt_sha256": p.sum},
 	})
 	again := errors.Is(err, ledger.ErrExists)
 	if again {
@@ -232,7 +239,7 @@ func (r *Runner) follow(ctx context.Context, x *Execution) error {
 	switch {
 	case err != nil:
 		return err
-	case h.contract != x.digest || h.Root != x.root:
+	case !x.isOf(h, true):
 		return ErrConflict
 	}
 	r.begin(ctx, x, x.follow)
@@ -360,7 +367,7 @@ func (r *Runner) Cancel(ctx context.Context, id string) (Answer, error) {
 				return Answer{}, err
 			}
 			// With the wish on the disk, going on is coming to an end.
-			x, err := r.Run(ctx, Request{Session: id, Name: id, Text: text, Root: root})
+			x, err := r.Run(ctx, Request{Session: id, Name: id, Text: text, Root: root, Own: true})
 			if err != nil {
 				return Answer{}, err
 			}

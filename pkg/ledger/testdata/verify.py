@@ -52,6 +52,8 @@ def check(data, pin=None):
     v, end = b["verdict"], b["entries"][-1]
     assert b["schema"] == "harness/ledger-bundle/v1" and b["head_hash"] == last, "schema or head"
     assert b["entries"][0]["body"]["text_sha256"] == sha(b["contract"].encode()), "text of the contract"
+    prompt = b["entries"][0]["body"].get("prompt_sha256")
+    assert prompt is None or len(bytes.fromhex(prompt)) == 32, "digest of the prompt"
     assert (end["type"] == "verdict") == (v is not None) and (not v or end["body"]["verdict"] == v), "the recorded verdict"
     key = v and base64.b64decode(v["public_key"], validate=True)
     form = v and jcs({"schema": "harness/verdict/v1", "session": b["session"], "verdict": without(v, "signature", "public_key")})
