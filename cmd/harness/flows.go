@@ -285,6 +285,7 @@ func printFlow(cmd *cobra.Command, raw json.RawMessage, asJSON bool) error {
 				ID, State string
 				Run       *string
 				Attempts  int
+				Reason    *string
 			}
 		}
 	}
@@ -295,9 +296,9 @@ func printFlow(cmd *cobra.Command, raw json.RawMessage, asJSON bool) error {
 	fmt.Fprintf(cmd.OutOrStdout(), "%s\n", plain.Text(strings.TrimSpace(w.Name+" "+w.State+" "+or(w.ID, ""))))
 	var rows [][]string
 	for _, n := range w.Nodes {
-		rows = append(rows, []string{n.ID, n.State, fmt.Sprint(n.Attempts), or(n.Run, "-")})
+		rows = append(rows, []string{n.ID, n.State, fmt.Sprint(n.Attempts), or(n.Run, "-"), or(n.Reason, "")})
 	}
-	if err := table(cmd.OutOrStdout(), []string{"NODE", "STATE", "TRIES", "RUN"}, rows); err != nil {
+	if err := table(cmd.OutOrStdout(), []string{"NODE", "STATE", "TRIES", "RUN", "WHY"}, rows); err != nil {
 		return err
 	}
 	for _, n := range w.Nodes {

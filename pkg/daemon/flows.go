@@ -32,6 +32,12 @@ func (l launcher) NewID() string { return l.o.runs.NewID(time.Now()) }
 // Launch implements [workflow.Launcher].
 func (l launcher) Launch(ctx context.Context, t workflow.Task) (workflow.Launched, error) {
 	r, err := l.launch(ctx, t)
+	if p, refused := errors.AsType[*control.Problem](err); refused {
+		return nil, &workflow.Refused{Reason: p.Message, Err: err}
+	}
+	if errors.Is(err, contract.ErrConflict) {
+		return nil, &workflow.Refused{Reason: err.Error(), Err: err}
+	}
 	if err != nil {
 		return nil, err
 	}

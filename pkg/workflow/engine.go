@@ -56,12 +56,35 @@ type Launcher interface {
 	// NewID makes the id of a run that is about to be.
 	NewID() string
 	// Launch starts a run, which outlives ctx. An error means that nothing was
-	// started.
+	// started; what a [*Refused] says is shown.
 	Launch(ctx context.Context, t Task) (Launched, error)
 	// Has reports whether there is evidence of a run.
 	Has(id string) bool
 	// Outcome returns how a run ended that a daemon before this one launched.
 	Outcome(id string) (Outcome, error)
+}
+
+// Refused is why a run is not launched, in words for whoever sees the workflow.
+type Refused struct {
+	Reason string
+	Err    error
+}
+
+// Error implements error.
+func (r *Refused) Error() string { return r.Err.Error() }
+
+// Unwrap returns what was refused.
+func (r *Refused) Unwrap() error { return r.Err }
+
+// reasonOf is what is shown of an error because of which nothing was launched.
+func reasonOf(err error) string {
+	if r, ok := errors.AsType[*Refused](err); ok {
+		return r.Reason
+	}
+	if f, ok := errors.AsType[*evidence.Fault](err); ok {
+		return f.Error()
+	}
+	return "it could not be launched; the daemon's log says why"
 }
 
 // Launched is a run that was launched. Its Wait returns how it ended, once it
@@ -176,6 +199,8 @@ func (e *Engine) interrupt(f *flow, now time.Time) error {
 			if o, err := e.run.Outcome(a.Run); err == nil && o.State != "failed" {
 				r.State, r.ExitCode, r.FinalReceiptSHA256, r.VerdictSHA256 = o.State, o.ExitCode, o.FinalReceiptSHA256, o.VerdictSHA256
 			}
+		} else {
+			r.Reason = "the daemon ended before it was launched, or it is not kept"
 		}
 		if err := f.end(now, r); err != nil {
 			return err
@@ -446,7 +471,11 @@ func (e *Engine) try(f *flow, a Attempt) error {
 		if errors.Is(err, context.Canceled) {
 			state = Interrupted // everything is ending
 		}
-		return f.end(time.Now(), Result{Node: a.Node, N: a.N, Run: a.Run, State: state})
+		r := Result{Node: a.Node, N: a.N, Run: a.Run, State: state}
+		if !e.run.Has(a.Run) {
+			r.Reason = reasonOf(err)
+		}
+		return f.end(time.Now(), r)
 	}
 	e.idle.Go(func() { e.await(f, a, launched) })
 	return nil

@@ -504,6 +504,38 @@ func TestEngine_ANodeThatCannotBeLaunchedFails(t *testing.T) {
 	h.hand.refuse = errors.New("not installed")
 	h.start("name = \"w\"\n[[node]]\nid = \"a\"\nharness = \"h\"\nretry = 2\n")
 	h.is(Failed, "a:failed:3")
+	shown := func() NodeView {
+		v, err := h.e.Status("wf-1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v.Nodes[0]
+	}
+	if n := shown(); n.Run != nil || n.Reason == nil || !strings.Contains(*n.Reason, "the daemon's log says why") {
+		t.Errorf("%+v", n)
+	}
+	h.hand.refuse = &Refused{Reason: "no harness is named h", Err: errors.New("and more")}
+	h.kill()
+	h.open()
+	if _, err := h.e.Resume("wf-1", Resumption{}); err != nil {
+		t.Fatal(err)
+	}
+	h.is(Failed, "a:failed:6")
+	h.kill()
+	h.open()
+	if n := shown(); n.Run != nil || n.Reason == nil || *n.Reason != "no harness is named h" {
+		t.Errorf("%+v", n)
+	}
+	h.hand.refuse = nil
+	if _, err := h.e.Resume("wf-1", Resumption{}); err != nil {
+		t.Fatal(err)
+	}
+	h.is(Running, "a:running:7")
+	if n := shown(); n.Run == nil || n.Reason != nil {
+		t.Errorf("%+v", n)
+	}
+	h.hand.end(t, "a", "exited", 0)
+	h.is(Done, "a:done:7")
 }
 
 // block has the next record of that name fail to be written, and leaves what such

@@ -50,6 +50,8 @@ type Result struct {
 	// VerdictSHA256 is the digest of the signed verdict of a contract, in its RFC
 	// 8785 form; "" for any other node.
 	VerdictSHA256 string `json:"verdict_sha256,omitempty"`
+	// Reason is why nothing was launched: there is no such run. "" for one that was.
+	Reason string `json:"reason,omitempty"`
 }
 
 // ok reports whether the try did what it should.
@@ -75,7 +77,9 @@ type Entry struct {
 // node is how far one node is.
 type node struct {
 	state    string
-	run      string
+	run      string // the newest that there is
+	reason   string // why there is none of the newest try
+	before   string // run, before the try that is under way
 	attempts int
 	tries    int // since the last resume
 	final    string
@@ -112,6 +116,7 @@ func (s *State) apply(e Entry) error {
 		if err != nil {
 			return err
 		}
+		n.before, n.reason = n.run, ""
 		n.state, n.run, n.attempts, n.tries = Running, a.Run, a.N, n.tries+1
 	case TypeNodeEnded:
 		var r Result
@@ -171,6 +176,9 @@ func (s *State) of(e Entry, v any, id func() string) (*node, error) {
 // end notes how a try of a node ended.
 func (s *State) end(n *node, r Result) {
 	def, _ := s.graph.Find(r.Node)
+	if n.reason = r.Reason; r.Reason != "" {
+		n.run = n.before
+	}
 	switch {
 	case r.ok():
 		n.state, n.final = Done, r.FinalReceiptSHA256
@@ -303,6 +311,7 @@ type NodeView struct {
 	State    string  `json:"state"`
 	Run      *string `json:"run"` // the newest; null before there is one
 	Attempts int     `json:"attempts"`
+	Reason   *string `json:"reason"` // why the newest try has no run; null for one that has
 }
 
 // View shows the state of the workflow and of its nodes.
@@ -314,6 +323,9 @@ func (s *State) View() (state string, nodes []NodeView) {
 		v := NodeView{ID: def.ID, State: n.state, Attempts: n.attempts}
 		if n.run != "" {
 			v.Run = &n.run
+		}
+		if n.reason != "" {
+			v.Reason = &n.reason
 		}
 		if slices.Contains(awaited, def.ID) {
 			v.State = Waiting
