@@ -558,3 +558,31 @@ func socketsOf(t *testing.T, pid int, kind string) []string {
 	}
 	return ours
 }
+
+// TestAnswers_HaveNullForWhatIsAbsent asks about things that lack something, in
+// JSON: none of it is "" (CLI-1), and a verification that came to nothing has the
+// shape of any other.
+func TestAnswers_HaveNullForWhatIsAbsent(t *testing.T) {
+	t.Parallel()
+	h := newHome(t).withRoots()
+	h.configure(h.workers()...)
+	h.start()
+	h.write("roots/w.toml", "name='w'\n[[node]]\nid='a'\nharness='gone'\nprompt_file='none.md'\n[[node]]\nid='b'\nkind='approval'\n")
+	h.write("roots/pack/pack.toml", "name='p'\n[[ticket]]\nid='t'\nfile='none.md'\nrole='review'\n")
+	h.write("roots/torn/pack.toml", "name='p")
+	for _, args := range [][]string{
+		{"workflow", "validate", h.path("roots/w.toml")},
+		{"pack", "validate", h.path("roots/pack")},
+		{"pack", "validate", h.path("roots/torn")},
+	} {
+		got := h.harness(append(args, "--json")...)
+		if got.code != 1 || !strings.HasPrefix(got.stdout, `{"ok":false,`) || strings.Contains(got.stdout, `:""`) || strings.Contains(got.stdout, "e3b0c442") {
+			t.Errorf("%v: %+v", args, got)
+		}
+	}
+	got := h.harness("runs", "20260102T030405.000000-0a1b2c3d", "verify", "--json")
+	want := `{"ok":false,"entries":0,"error":{"code":"unknown_run","entry":null,"message":"there is no such run"}}` + "\n"
+	if got.code != 1 || got.stdout != want {
+		t.Errorf("%+v", got)
+	}
+}

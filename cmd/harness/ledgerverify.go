@@ -55,7 +55,11 @@ func newLedgerVerifyCmd(g *globals) *cobra.Command {
 			}
 			data, err := daemon.ReadRegular(args[0])
 			if err != nil {
-				return fmt.Errorf("read the bundle %q: %w", args[0], err)
+				err = fmt.Errorf("read the bundle %q: %w", args[0], err)
+				if asJSON {
+					return printUnverified(cmd, err)
+				}
+				return err
 			}
 			v, err := verify(data, pin, trust)
 			fault, failed := errors.AsType[*ledger.Fault](err)
@@ -142,6 +146,15 @@ func printVerification(cmd *cobra.Command, v verification, fault *ledger.Fault) 
 		return silentError{}
 	}
 	return nil
+}
+
+// printUnverified is the answer about what could not be read.
+func printUnverified(cmd *cobra.Command, err error) error {
+	v := verification{Error: &verifyError{Code: string(wire.OperationFailed), Message: err.Error()}}
+	if err := printJSON(cmd.OutOrStdout(), v); err != nil {
+		return err
+	}
+	return silentError{}
 }
 
 func printVerified(cmd *cobra.Command, v verification) {

@@ -371,18 +371,23 @@ func showOutput(cmd *cobra.Command, c *control.Client, id string) error {
 
 // verified is the answer of `harness runs ID verify --json`.
 type verified struct {
-	OK      bool `json:"ok"`
-	Entries int  `json:"entries"`
-	Error   *struct {
-		Code    string `json:"code"`
-		Entry   string `json:"entry"`
-		Message string `json:"message"`
-	} `json:"error"`
+	OK      bool      `json:"ok"`
+	Entries int       `json:"entries"`
+	Error   *badEntry `json:"error"`
+}
+
+type badEntry struct {
+	Code    string  `json:"code"`
+	Entry   *string `json:"entry"` // null where it is about none
+	Message string  `json:"message"`
 }
 
 func verifyRun(cmd *cobra.Command, c *control.Client, id string, asJSON bool) error {
 	var v verified
-	if err := c.Operate(cmd.Context(), "verify", map[string]string{"run": id}, &v); err != nil {
+	err := c.Operate(cmd.Context(), "verify", map[string]string{"run": id}, &v)
+	if p, refused := errors.AsType[*control.Problem](err); refused && asJSON {
+		v.Error = &badEntry{Code: string(p.Code), Message: p.Message}
+	} else if err != nil {
 		return err
 	}
 	switch {
@@ -393,7 +398,7 @@ func verifyRun(cmd *cobra.Command, c *control.Client, id string, asJSON bool) er
 	case v.OK:
 		fmt.Fprintf(cmd.OutOrStdout(), "%s: %d entries, all as they were written\n", id, v.Entries)
 	default:
-		fmt.Fprintf(cmd.ErrOrStderr(), "harness: run %s: %s: %s: %s\n", id, v.Error.Code, plain.Text(v.Error.Entry), plain.Text(v.Error.Message))
+		fmt.Fprintf(cmd.ErrOrStderr(), "harness: run %s: %s: %s: %s\n", id, v.Error.Code, plain.Text(or(v.Error.Entry, ".")), plain.Text(v.Error.Message))
 	}
 	if !v.OK {
 		return silentError{}

@@ -103,13 +103,6 @@ type packArgs struct {
 	Dir string `json:"dir"`
 }
 
-// packed is the answer of a check of a pack.
-type packed struct {
-	OK     bool                        `json:"ok"`
-	Pack   workflow.Pack               `json:"pack"`
-	Errors control.List[control.Fault] `json:"errors"`
-}
-
 // packValidate checks a prompt pack. What is wrong with it is its answer.
 func (o *ops) packValidate(_ context.Context, raw json.RawMessage, _ petitioner) (any, error) {
 	a, err := arguments[packArgs](raw)
@@ -126,7 +119,7 @@ func (o *ops) packValidate(_ context.Context, raw json.RawMessage, _ petitioner)
 		return nil, refusal("dir: " + workflow.PackFile + ": " + pathReason(err))
 	}
 	p, found := workflow.ParsePack(filepath.Join(a.Dir, workflow.PackFile), manifest, workflow.Outside{Roles: run.Roles(), Read: beside(dir)})
-	return packed{OK: len(found) == 0, Pack: p, Errors: faults(found)}, nil
+	return packed{OK: len(found) == 0, Pack: showPack(p), Errors: faults(found)}, nil
 }
 
 // beside reads the files beside another.
@@ -305,33 +298,17 @@ func (o *ops) graph(file string) (workflow.Graph, map[string][]byte, control.Lis
 	return g, prompts, faults(found), nil
 }
 
-// checked is the answer of a check of a workflow.
-type checked struct {
-	OK       bool                        `json:"ok"`
-	Workflow drawn                       `json:"workflow"`
-	Errors   control.List[control.Fault] `json:"errors"`
-}
-
-// drawn is a workflow that was not started.
-type drawn struct {
-	ID    *string                         `json:"id"`
-	Name  string                          `json:"name"`
-	State string                          `json:"state"` // "valid" or "invalid"
-	Nodes control.List[workflow.NodeView] `json:"nodes"`
-	Graph workflow.Graph                  `json:"graph"`
-}
-
 // workflowValidate checks a workflow. What is wrong with it is its answer.
 func (o *ops) workflowValidate(_ context.Context, raw json.RawMessage, _ petitioner) (any, error) {
 	a, err := arguments[flowArgs](raw)
 	if err != nil {
 		return nil, err
 	}
-	g, _, faults, err := o.graph(a.File)
+	g, prompts, faults, err := o.graph(a.File)
 	if err != nil {
 		return nil, err
 	}
-	d := drawn{Name: g.Name, State: "valid", Graph: g}
+	d := drawn{Name: control.OrNull(g.Name), State: "valid", Graph: showGraph(g, prompts)}
 	if len(faults) > 0 {
 		d.State = "invalid"
 	}
