@@ -162,6 +162,25 @@ func TestRun_EachStepStatesItsOwnSandboxAndTheVerdictTheWeakest(t *testing.T) {
 	}
 }
 
+// A document that says two things holds nothing, wherever it does.
+func TestRun_AMemberThatIsThereTwiceIsNoAnswer(t *testing.T) {
+	b := newBench(t)
+	for text, want := range map[string]string{
+		`{"a": 1, "b": {"a": 2, "c": [{"a": 3}, {"a": 3}]}, "d": "a"}`: "",
+		`{"a": 2, "a": 1}`:                                 "a",
+		`{"a": 1, "\u0061": 1}`:                            "a",
+		`{"a": 1, "b": [{"x": {}, "y": [], "x": null}]}`:   "x",
+		`{"b": {"c": "c", "d": {"c": 1}, "c": 2}, "a": 1}`: "c",
+	} {
+		b.file(t, "f.json", text)
+		a := b.run(t, "[contract]\nname='x'\n[[check]]\nname='it'\nfile='f.json'\njson={pointer='/a',equals=1}\n")
+		wrong := fmt.Sprintf("the member %q twice", want)
+		if pass := a.Verdict.Outcome == Pass; pass != (want == "") || !pass && !strings.Contains(a.Steps[0].Reason, wrong) {
+			t.Errorf("%s: %s, %+v", text, a.Verdict.Outcome, a.Steps)
+		}
+	}
+}
+
 func TestRun_WorkThatFailsLeavesNothingToCheck(t *testing.T) {
 	b := newBench(t)
 	got := b.run(t, "[contract]\nname='x'\n[work]\ncmd='false'\n[[check]]\nname='a'\ncmd='true'\n")

@@ -102,6 +102,9 @@ func (v *Value) holds(document []byte) error {
 	if err != nil {
 		return fmt.Errorf("not JSON: %w", err)
 	}
+	if name, twice := repeated(document); twice {
+		return fmt.Errorf("the document has the member %s twice, and so says two things", config.Show(name))
+	}
 	parts, err := splitPointer(v.Pointer)
 	if err != nil {
 		return err
@@ -132,6 +135,45 @@ func decodeOne(data []byte) (any, error) {
 		return nil, errors.New("something follows the value")
 	}
 	return v, nil
+}
+
+// repeated finds a member that an object of a document has twice: of such a one
+// every reader takes the value that it likes. The document has to be JSON.
+func repeated(data []byte) (name string, twice bool) {
+	type object struct {
+		seen  map[string]bool // nil for an array
+		value bool            // what comes next is the value of a member
+	}
+	var within []object
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.UseNumber()
+	for {
+		token, err := dec.Token()
+		if err != nil {
+			return "", false
+		}
+		if token == json.Delim('}') || token == json.Delim(']') {
+			within = within[:len(within)-1]
+			continue
+		}
+		if n := len(within); n > 0 && within[n-1].seen != nil {
+			in := &within[n-1]
+			if in.value = !in.value; in.value {
+				key, _ := token.(string)
+				if in.seen[key] {
+					return key, true
+				}
+				in.seen[key] = true
+				continue
+			}
+		}
+		switch token {
+		case json.Delim('{'):
+			within = append(within, object{seen: map[string]bool{}})
+		case json.Delim('['):
+			within = append(within, object{})
+		}
+	}
 }
 
 func lookUp(v any, parts []string) (any, error) {
