@@ -44,9 +44,9 @@ timeout timeout F-timeout-async timeout
 cancel cancelled
 killed interrupted
 resumed pass xxy
-refused -32602
-refused -32602
-refused -32602
+refused unknown_tool
+refused unknown_tool
+refused unknown_tool
 `
 			if diff := cmp.Diff(strings.ReplaceAll(want, "F-", framing+"-"), string(out)); diff != "" {
 				t.Error(diff)

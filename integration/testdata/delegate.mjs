@@ -95,5 +95,5 @@ const rest = await ask(client, 'harness_run_contract', { contract: once, session
 console.log('resumed', rest.verdict.outcome, readFileSync(`${framing}-ran`, 'utf8').split('\n').join(''));
 // What is exported, verifies; nothing else is there.
 writeFileSync(`${framing}.json`, JSON.stringify(await ask(client, 'harness_ledger_export', { session: `${framing}-killed` })));
-for (const name of ['harness_list', 'harness_start', 'sh']) await client.callTool({ name, arguments: {} }).then(() => console.log('called', name), (e) => console.log('refused', e.code));
+for (const name of ['harness_list', 'harness_start', 'sh']) await client.callTool({ name, arguments: {} }).then((r) => r.isError ? console.log('refused', r._meta['harness/error'].code) : console.log('called', name), (e) => console.log('refused', e.code));
 await client.close();

@@ -266,17 +266,18 @@ func cut(s string) string {
 	return s
 }
 
-// called answers a tools/call beside the reader.
+// called answers a tools/call beside the reader, and what is wrong with it as the
+// result of a tool (MCP-7).
 func (s *server) called(ctx context.Context, id, params json.RawMessage, f framing, reply func([]byte)) {
 	p := members(params)
 	name, ok := text(p["name"])
 	if !ok {
-		reply(wire.AppendError(nil, id, wire.InvalidParams, wire.New(wire.InvalidArgument, "tools/call takes a name and arguments")))
+		reply(wire.AppendToolError(nil, id, wire.New(wire.InvalidArgument, "tools/call takes a name and arguments")))
 		return
 	}
 	run, ok := s.tool(name)
 	if !ok {
-		reply(wire.AppendError(nil, id, wire.InvalidParams, wire.New(wire.UnknownTool, "there is no tool "+string(wire.AppendQuoted(nil, cut(name))))))
+		reply(wire.AppendToolError(nil, id, wire.New(wire.UnknownTool, "there is no tool "+string(wire.AppendQuoted(nil, cut(name))))))
 		return
 	}
 	select {

@@ -79,10 +79,6 @@ func TestServe_RefusesWhateverElseIsAskedFor(t *testing.T) {
 		{`{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"harness://state"}}`, -32601},
 		{`{"jsonrpc":"2.0","id":1,"method":"server/discover"}`, -32601},
 		{`{"jsonrpc":"2.0","id":1,"method":"Tools/list"}`, -32601},
-		{`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"harness_start","arguments":{"name":"x"}}}`, -32602},
-		{`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"Harness_run_contract"}}`, -32602},
-		{`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"Name":"harness_run_contract"}}`, -32602},
-		{`{"jsonrpc":"2.0","id":1,"method":"tools/call"}`, -32602},
 		{`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"cursor":"x"}}`, -32602},
 		{`{"jsonrpc":"1.0","id":1,"method":"ping"}`, -32600},
 		{`{"jsonrpc":"2.0","id":{},"method":"ping"}`, -32600},
@@ -115,10 +111,20 @@ func TestServe_RefusesWhateverElseIsAskedFor(t *testing.T) {
 		{toolStatus, `{"session":"none"}`, "unknown_run"},
 		{toolVerdict, `{"session":"../../etc"}`, "unknown_run"},
 		{toolExport, `{"session":"none"}`, "unknown_run"},
+		{"harness_start", `{"name":"x"}`, "unknown_tool"},
+		{"Harness_run_contract", `{}`, "unknown_tool"},
 	} {
 		a := c.call(1, tc.name, json.RawMessage(tc.args))
 		if !a.Result.IsError || !strings.HasPrefix(a.Result.Content[0].Text, "["+tc.code+"] ") {
 			t.Errorf("%s %s: %+v", tc.name, tc.args, a)
+		}
+	}
+	// Also where no tool is named, it is the call that fails (MCP-7).
+	for _, params := range []string{"", `,"params":{"Name":"harness_run_contract"}`} {
+		c.send(lines, `{"jsonrpc":"2.0","id":1,"method":"tools/call"`+params+`}`)
+		text, _ := c.receive()
+		if a := decode(t, text); !a.Result.IsError || !strings.HasPrefix(a.Result.Content[0].Text, "[invalid_argument] ") {
+			t.Errorf("%q: %s", params, text)
 		}
 	}
 }
