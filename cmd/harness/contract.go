@@ -36,19 +36,9 @@ func verdictCode(a contract.Answer) error {
 }
 
 func newContractCmd(g *globals, kill <-chan struct{}) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "contract",
-		Short: "Run work that must hold, and get a signed verdict",
-		Long:  "A contract is a file that says what must hold; running it gives a verdict that can be\nchecked anywhere. Exit 0: pass, 1: fail, 4: error, 5: timeout, 6: cancelled.\n`harness help contracts` has the whole of it.",
-		Args:  cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usagef("there is no command %q; see `harness contract --help`", "contract "+args[0])
-			}
-			return cmd.Help()
-		},
-	}
-	cmd.AddCommand(read(newContractValidateCmd(g)), write(newContractRunCmd(g, kill), run.Orchestrator), read(newContractStatusCmd(g)), destroy(newContractCancelCmd(g), run.Orchestrator))
+	cmd := group("contract", "Run work that must hold, and get a signed verdict", "validate, run, status or cancel",
+		read(newContractValidateCmd(g)), write(newContractRunCmd(g, kill), run.Orchestrator), read(newContractStatusCmd(g)), destroy(newContractCancelCmd(g), run.Orchestrator))
+	cmd.Long = "A contract is a file that says what must hold; running it gives a verdict that can be\nchecked anywhere. Exit 0: pass, 1: fail, 4: error, 5: timeout, 6: cancelled.\n`harness help contracts` has the whole of it."
 	return cmd
 }
 

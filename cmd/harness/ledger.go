@@ -19,19 +19,8 @@ import (
 )
 
 func newLedgerCmd(g *globals) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "ledger",
-		Short: "Read, export and verify the signed evidence of contracts",
-		Args:  cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usagef("there is no command %q; see `harness ledger --help`", "ledger "+args[0])
-			}
-			return cmd.Help()
-		},
-	}
-	cmd.AddCommand(read(newLedgerVerdictCmd(g)), read(newLedgerExportCmd(g)), read(newLedgerListCmd(g)), read(newLedgerVerifyCmd(g)), read(newLedgerKeysCmd(g)), write(newLedgerRotateCmd(g), run.Orchestrator))
-	return cmd
+	return group("ledger", "Read, export and verify the signed evidence of contracts", "verdict, export, list, verify, keys or rotate",
+		read(newLedgerVerdictCmd(g)), read(newLedgerExportCmd(g)), read(newLedgerListCmd(g)), read(newLedgerVerifyCmd(g)), read(newLedgerKeysCmd(g)), write(newLedgerRotateCmd(g), run.Orchestrator))
 }
 
 func newLedgerVerdictCmd(g *globals) *cobra.Command {

@@ -417,9 +417,9 @@ func newMessageCmd(g *globals) *cobra.Command {
 func needsVerb(verbs string) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 {
-			return usagef("%s has no command %q; take %s", cmd.CommandPath(), args[0], verbs)
+			return usagef("%s has no command %q; take %s", verb(cmd), args[0], verbs)
 		}
-		return usagef("%s takes one of %s; see `%s --help`", cmd.CommandPath(), verbs, cmd.CommandPath())
+		return usagef("%s takes a command: %s; see `%s --help`", verb(cmd), verbs, cmd.CommandPath())
 	}
 }
 
