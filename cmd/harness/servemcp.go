@@ -3,9 +3,13 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -26,6 +30,11 @@ func newServeMCPCmd(g *globals) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Changed("http") {
 				return usagef("--http %s: not supported, serve-mcp speaks stdio only", http)
+			}
+			for flag, v := range map[string]string{"principal-tenant": tenant, "principal-user": user} {
+				if problem := nameProblem(v); problem != "" {
+					return usagef("--%s: %s", flag, problem)
+				}
 			}
 			dir, err := os.Getwd()
 			if err != nil {
@@ -56,6 +65,22 @@ func newServeMCPCmd(g *globals) *cobra.Command {
 	cmd.Flags().StringVar(&http, "http", "", "not supported")
 	_ = cmd.Flags().MarkHidden("http") // it is there to be refused with a reason
 	return cmd
+}
+
+// maxName bounds what is sealed in every entry of who asks, in bytes.
+const maxName = 256
+
+// nameProblem says why s cannot name who asks, or "".
+func nameProblem(s string) string {
+	switch {
+	case len(s) > maxName:
+		return fmt.Sprintf("it has %d bytes, and %d are the limit", len(s), maxName)
+	case !utf8.ValidString(s):
+		return "it is not UTF-8"
+	case strings.ContainsFunc(s, unicode.IsControl):
+		return "it has a control character"
+	}
+	return ""
 }
 
 // findContract finds a contract where the machine's owner allows some to be.
