@@ -61,7 +61,7 @@ func decode(w http.ResponseWriter, r *http.Request, v any) error {
 		return nil
 	}
 	if err != nil {
-		return &Problem{Code: wire.InvalidArgument, Message: "read the request: " + err.Error()}
+		return &Problem{Code: wire.InvalidArgument, Message: "read the request: " + wire.Misread(err)}
 	}
 	return nil
 }

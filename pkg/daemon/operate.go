@@ -156,7 +156,7 @@ func decoded[T any](raw json.RawMessage) (v T, err error) {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&v); err != nil {
-		return v, refusal("the arguments: " + strings.TrimPrefix(err.Error(), "json: "))
+		return v, refusal("the arguments: " + wire.Misread(err))
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return v, refusal("the arguments: something follows them")

@@ -47,7 +47,7 @@ func strict(raw json.RawMessage, known []string, into any) error {
 	}
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	if err := dec.Decode(into); err != nil {
-		return wire.New(wire.InvalidArgument, "an argument is of another type: "+err.Error())
+		return wire.New(wire.InvalidArgument, "the arguments: "+wire.Misread(err))
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return wire.New(wire.InvalidArgument, "arguments are an object")

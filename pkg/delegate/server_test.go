@@ -119,6 +119,9 @@ func TestServe_RefusesWhateverElseIsAskedFor(t *testing.T) {
 			t.Errorf("%s %s: %+v", tc.name, tc.args, a)
 		}
 	}
+	if a := c.call(1, toolRun, json.RawMessage(`{"contract":5}`)); a.Result.Content[0].Text != "[invalid_argument] the arguments: contract: a string is expected, not a number" {
+		t.Errorf("%+v", a)
+	}
 	// Also where no tool is named, it is the call that fails (MCP-7).
 	for _, params := range []string{"", `,"params":{"Name":"harness_run_contract"}`} {
 		c.send(lines, `{"jsonrpc":"2.0","id":1,"method":"tools/call"`+params+`}`)

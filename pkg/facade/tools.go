@@ -205,7 +205,7 @@ func (t tool) read(arguments json.RawMessage) (request, error) {
 		}
 	}
 	if err := json.Unmarshal(arguments, &r); err != nil {
-		return r, wire.New(wire.InvalidArgument, t.name+": an argument is of the wrong type; see its schema")
+		return r, wire.New(wire.InvalidArgument, t.name+": "+wire.Misread(err))
 	}
 	if r.Lines != nil && (*r.Lines < 1 || *r.Lines > maxLines) || r.Limit != nil && (*r.Limit < 1 || *r.Limit > pageRuns) || r.Offset < 0 {
 		return r, wire.New(wire.InvalidArgument, t.name+": a number is out of its bounds; see its schema")

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
+	"strings"
 )
 
 // BundleSchema is what an exported bundle says it is.
@@ -102,7 +104,7 @@ func decodeBundle(data []byte) (*Bundle, error) {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&b); err != nil {
-		return nil, faultf(0, "it is no bundle: %s", err)
+		return nil, faultf(0, "it is no bundle: %s", misread(err))
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return nil, faultf(0, "something follows the bundle")
@@ -128,6 +130,19 @@ func decodeBundle(data []byte) (*Bundle, error) {
 		return nil, faultf(0, "it is laid out in more than one way: bytes were added, removed or changed")
 	}
 	return &b, nil
+}
+
+// misread says why a bundle could not be decoded, in words of JSON alone.
+func misread(err error) string {
+	wrong, ok := errors.AsType[*json.UnmarshalTypeError](err)
+	switch {
+	case !ok:
+		return strings.TrimPrefix(err.Error(), "json: ")
+	case wrong.Field == "":
+		return "it is no object"
+	}
+	kind, _, _ := strings.Cut(wrong.Value, " ")
+	return fmt.Sprintf("%s: a bundle has no %s there", wrong.Field, kind)
 }
 
 // check is everything but whose keys they are.
