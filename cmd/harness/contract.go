@@ -42,24 +42,43 @@ func newContractCmd(g *globals, kill <-chan struct{}) *cobra.Command {
 	return cmd
 }
 
+// contractValidation is the answer of `harness contract validate --json`.
+type contractValidation struct {
+	validation
+	ContractSHA256 *string `json:"contract_sha256"` // null for one that is not valid
+}
+
 func newContractValidateCmd(g *globals) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "validate FILE",
 		Short: "Check a contract, all faults at once",
-		Long:  "validate checks a contract, all faults at once. Where a daemon runs, it warns of work by a\nharness that this does not have.",
+		Long:  "validate checks a contract, all faults at once. Where a daemon runs, it warns of work by a\nharness that this does not have. With --json it prints the digest that a verdict on it has.",
 		Args:  exactly(1, "one file"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			v := validation{OK: true}
+			v := contractValidation{validation: validation{OK: true}}
 			text, err := daemon.ReadRegular(args[0])
 			if err != nil {
-				v = validation{Errors: []control.Fault{{File: args[0], Message: "not readable: " + err.Error()}}}
+				v.validation = validation{Errors: []control.Fault{{File: args[0], Message: "not readable: " + err.Error()}}}
 			} else if spec, faults := contract.Parse(args[0], text); len(faults) > 0 {
-				v = validation{Errors: toFaults(faults)}
-			} else if spec.Work != nil && spec.Work.Harness != "" {
-				v.Warnings = g.doubtHarness(cmd.Context(), args[0], spec.Work.Harness)
+				v.validation = validation{Errors: toFaults(faults)}
+			} else {
+				digest, err := spec.Digest()
+				if err != nil {
+					return err
+				}
+				v.ContractSHA256 = &digest
+				if spec.Work != nil && spec.Work.Harness != "" {
+					v.Warnings = g.doubtHarness(cmd.Context(), args[0], spec.Work.Harness)
+				}
 			}
-			return reportValidation(cmd, args[0], v, asJSON)
+			if !asJSON {
+				return reportValidation(cmd, args[0], v.validation, false)
+			}
+			if err := printJSON(cmd.OutOrStdout(), v); err != nil || v.OK {
+				return err
+			}
+			return silentError{}
 		},
 	}
 	jsonFlag(cmd, &asJSON)

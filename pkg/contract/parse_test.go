@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"harness/pkg/ledger"
 )
 
 const whole = `
@@ -62,6 +64,32 @@ func TestParse_ReadsEveryKey(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, parse(t, whole)); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// The form is documented: whoever has the text can compute the digest.
+func TestDigest_IsOfTheFormThatIsDocumented(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"[contract]\nname='x'\n[[check]]\nname='a'\ncmd='true'\n[[check]]\nname='b'\nfile='f'\n": `{"checks":[{"args":[],"cmd":"true","exit":0,"name":"a","stderr":"","stdout":"","timeout_ms":0},` +
+			`{"exists":true,"file":"f","name":"b","sha256":"","timeout_ms":0}],"env":[],"max_cpu_ms":0,"max_memory":0,"max_output":1048576,` +
+			`"name":"x","parallel":1,"schema":"harness/contract/v1","timeout_ms":600000,"workdir":"."}`,
+		"[contract]\nname='x'\nenv=['PATH','A']\n[work]\nharness='h'\nprompt='p'\n[[check]]\nname='a'\nfile='f'\njson={pointer='/a',equals=1.0}\n": `{"checks":[{"exists":true,"file":"f","json":{"equals":"1","pointer":"/a"},"name":"a","sha256":"","timeout_ms":0}],` +
+			`"env":["A","PATH"],"max_cpu_ms":0,"max_memory":0,"max_output":1048576,"name":"x","parallel":1,"schema":"harness/contract/v1","timeout_ms":600000,` +
+			`"work":{"args":[],"cmd":"","harness":"h","prompt":"p","prompt_file":"","timeout_ms":0},"workdir":"."}`,
+	} {
+		spec, faults := Parse("c.toml", []byte(text))
+		if len(faults) > 0 {
+			t.Fatal(faults)
+		}
+		form, err := spec.Canonical()
+		if diff := cmp.Diff(want, string(form)); err != nil || diff != "" {
+			t.Error(diff, err)
+		}
+		digest, err := spec.Digest()
+		if err != nil || digest != ledger.SHA256([]byte(want)) {
+			t.Errorf("%s, %v", digest, err)
+		}
 	}
 }
 
