@@ -50,11 +50,11 @@ func (c content) over() bool { return c.entries[len(c.entries)-1].Type == Decide
 
 // openDir opens a directory, on the way to which a link is the user's.
 func openDir(path string) (*evidence.Dir, error) {
-	real, err := filepath.EvalSymlinks(path)
+	resolved, err := filepath.EvalSymlinks(path)
 	if err != nil {
 		return nil, fmt.Errorf("open the ledger: %w", err)
 	}
-	dir, err := evidence.OpenDir(real)
+	dir, err := evidence.OpenDir(resolved)
 	if err != nil {
 		return nil, fmt.Errorf("open the ledger: %w", err)
 	}
