@@ -70,7 +70,7 @@ var rooms = map[string]room{
 	},
 	"pkg/proc": {
 		does:  "starts a process group with pipes, and can always end it",
-		knows: []string{"pkg/plain"},
+		knows: []string{"pkg/plain", "pkg/durable"},
 	},
 	"pkg/jsonrpc": {
 		does:  "raw JSON-RPC lines: peek and splice, never decode the rest; one ordered writer, a line cap",

@@ -2,6 +2,7 @@ package integration
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"net"
@@ -351,6 +352,50 @@ func TestState_ThatIsTornIsSetAside(t *testing.T) {
 		if !strings.Contains(d.log.String(), filepath.Base(path)) {
 			t.Errorf("no word of %s in the log", path)
 		}
+	}
+}
+
+// A pipe has nobody at its other end: whoever opens one to read it waits for good.
+func TestState_ThatIsAPipeIsSetAside(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	d := h.run(h.upstream("ok"))
+	d.connected().well("ok")
+	d.stop()
+	pipes := []string{"projects.json", "groups.json", "daemon.lock", "socket"}
+	err := filepath.WalkDir(h.path("state/harness"), func(path string, e fs.DirEntry, err error) error {
+		if err != nil || !e.Type().IsRegular() || filepath.Ext(path) != ".json" || strings.HasPrefix(path, h.path("state/harness/runs")) {
+			return err
+		}
+		name, err := filepath.Rel(h.path("state/harness"), path)
+		pipes = append(pipes, name)
+		return err
+	})
+	if err != nil || len(pipes) < 7 {
+		t.Fatal(pipes, err)
+	}
+	for _, name := range pipes {
+		path := h.path("state/harness/" + name)
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Fatal(err)
+		}
+		if err := syscall.Mkfifo(path, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d = h.start()
+	d.mustReload()
+	d.connected().well("ok")
+	for _, name := range pipes {
+		if name != "socket" && !strings.Contains(d.log.String(), filepath.Base(name)) {
+			t.Errorf("no word of %s in the log", name)
+		}
+		if info, err := os.Lstat(h.path("state/harness/" + name)); err == nil && !info.Mode().IsRegular() {
+			t.Errorf("%s is still a pipe", name)
+		}
+	}
+	if strings.Contains(d.log.String(), "<nil>") {
+		t.Error(d.log.String())
 	}
 }
 

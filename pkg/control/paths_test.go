@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -148,5 +149,12 @@ func TestReadPointer_IgnoresWhatIsNoPointer(t *testing.T) {
 		if got := ReadPointer(path); got != "" {
 			t.Errorf("%s: %q", name, got)
 		}
+	}
+	pipe := filepath.Join(dirOf(t), "socket")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := ReadPointer(pipe); got != "" {
+		t.Errorf("a pipe: %q", got)
 	}
 }

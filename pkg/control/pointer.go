@@ -19,7 +19,7 @@ func (p Paths) Sockets() []string { return p.Candidates(ReadPointer(p.Pointer)) 
 // ReadPointer returns the socket path in the pointer file, or "" when there is
 // no such file or it does not hold one absolute path.
 func ReadPointer(path string) string {
-	data, err := os.ReadFile(path)
+	data, err := durable.Read(path, maxSocketPath+1)
 	if err != nil {
 		return ""
 	}

@@ -1,10 +1,15 @@
 package daemon
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,7 +18,7 @@ import (
 func TestLock_LetsOneInAndNamesItToTheSecond(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "daemon.lock")
-	release, err := lock(t.Context(), dir)
+	release, err := lock(t.Context(), dir, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -21,14 +26,14 @@ func TestLock_LetsOneInAndNamesItToTheSecond(t *testing.T) {
 		t.Errorf("mode %o", got)
 	}
 	begun := time.Now()
-	if _, err := lock(t.Context(), dir); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("(pid %d)", os.Getpid())) {
+	if _, err := lock(t.Context(), dir, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("(pid %d)", os.Getpid())) {
 		t.Errorf("the second: %v", err)
 	}
 	if took := time.Since(begun); took > namedWithin/2 {
 		t.Errorf("it took %v", took)
 	}
 	release()
-	release, err = lock(t.Context(), dir) // the file is there, but nobody holds it
+	release, err = lock(t.Context(), dir, slog.New(slog.DiscardHandler)) // the file is there, but nobody holds it
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +44,7 @@ func TestLock_WaitsForANameOfTheOneThatHoldsIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
 		path := filepath.Join(dir, "daemon.lock")
-		release, err := lock(t.Context(), dir)
+		release, err := lock(t.Context(), dir, slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -49,13 +54,50 @@ func TestLock_WaitsForANameOfTheOneThatHoldsIt(t *testing.T) {
 			time.Sleep(50 * time.Millisecond)
 			write(t, path, fmt.Sprintln(os.Getpid()))
 		}()
-		if _, err := lock(t.Context(), dir); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("(pid %d)", os.Getpid())) {
+		if _, err := lock(t.Context(), dir, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("(pid %d)", os.Getpid())) {
 			t.Errorf("the second: %v", err)
 		}
 		write(t, path, "no number")
 		begun := time.Now()
-		if _, err := lock(t.Context(), dir); err == nil || strings.Contains(err.Error(), "pid") || time.Since(begun) != namedWithin {
+		if _, err := lock(t.Context(), dir, slog.New(slog.DiscardHandler)); err == nil || strings.Contains(err.Error(), "pid") || time.Since(begun) != namedWithin {
 			t.Errorf("with no name to be had: %v after %v", err, time.Since(begun))
+		}
+	})
+}
+
+func TestLock_SetsAPipeAside(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "daemon.lock")
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var log strings.Builder
+	release, err := lock(t.Context(), dir, slog.New(slog.NewTextHandler(&log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	if writtenPID(path) != os.Getpid() || !strings.Contains(log.String(), "set aside") {
+		t.Errorf("pid %d, log %s", writtenPID(path), &log)
+	}
+	if _, err := lock(t.Context(), dir, slog.New(slog.DiscardHandler)); err == nil {
+		t.Error("a second one got in")
+	}
+}
+
+func TestWithin_GivesUpAStartThatHearsOfNoStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		held := make(chan struct{})
+		defer close(held)
+		time.AfterFunc(time.Minute, cancel)
+		begun := time.Now()
+		err := within(ctx, func() error { <-held; return nil })
+		if took := time.Since(begun); !errors.Is(err, errHeldUp) || took != time.Minute+stopWithin {
+			t.Errorf("%v after %v", err, took)
+		}
+		if err := within(ctx, func() error { return io.EOF }); !errors.Is(err, io.EOF) {
+			t.Errorf("one that does: %v", err)
 		}
 	})
 }

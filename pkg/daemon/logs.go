@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"syscall"
 	"time"
 
 	"harness/pkg/proc"
@@ -139,7 +140,7 @@ func (l logFile) begin(w io.Writer, n int) (*os.File, error) {
 
 // openEnd opens a log at its end; nil where there is none.
 func openEnd(path string) (f *os.File, end int64, err error) {
-	f, err = os.Open(path)
+	f, err = os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, 0, nil
 	}
@@ -211,7 +212,7 @@ func (l logFile) catchUp(w io.Writer, f *os.File) (*os.File, error) {
 }
 
 func openIfThere(path string) (*os.File, error) {
-	f, err := os.Open(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

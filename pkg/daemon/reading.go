@@ -3,15 +3,13 @@ package daemon
 import (
 	"crypto/sha256"
 	"errors"
-	"io"
 	"io/fs"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
-	"syscall"
 
 	"harness/pkg/config"
+	"harness/pkg/durable"
 	"harness/pkg/prompt"
 )
 
@@ -102,20 +100,8 @@ func (r *reading) same(o *reading) bool { return maps.Equal(r.digests, o.digests
 // ReadRegular reads a file of at most 16 MiB. What is none is refused and not
 // waited for: a pipe may have nobody at its other end.
 func ReadRegular(path string) ([]byte, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, errNotRegular
-	}
-	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err == nil && len(data) > maxFile {
+	data, err := durable.Read(path, maxFile)
+	if errors.Is(err, durable.ErrTooLarge) {
 		return nil, errTooLarge
 	}
 	return data, err
@@ -126,8 +112,6 @@ func ReadRegular(path string) ([]byte, error) {
 const maxFile = 16 << 20
 
 var errTooLarge = errors.New("larger than 16 MiB")
-
-var errNotRegular = errors.New("not a regular file")
 
 // bare takes the path off an error that will be shown beside it.
 func bare(err error) error {

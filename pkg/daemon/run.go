@@ -44,6 +44,8 @@ const (
 	firstPublish = 2 * time.Second
 	// startSoon bounds how long the archive waits for the start of processes.
 	startSoon = 250 * time.Millisecond
+	// stopWithin is how long a start that has nothing running yet may take to stop.
+	stopWithin = time.Second
 	// stopMargin is what a stage may need to stop beside stop_grace.
 	stopMargin = 10 * time.Second
 )
@@ -54,30 +56,85 @@ const (
 func Run(ctx context.Context, opt Options) error {
 	level := new(slog.LevelVar)
 	log := newLogger(opt, level)
+	var ready ready
+	err := within(ctx, func() (err error) {
+		ready, err = prepare(ctx, opt, level, log)
+		return err
+	})
+	if errors.Is(err, errHeldUp) {
+		log.Warn("stopped while it was starting", "error", err)
+		return nil
+	}
+	if err != nil {
+		return unlessStopped(ctx, err)
+	}
+	defer ready.close()
+	return ready.serve(ctx, ready.state, ready.listener)
+}
+
+// ready is a daemon that may serve, and what it holds for it.
+type ready struct {
+	*daemon
+	state    *stateDir
+	listener *net.UnixListener
+	close    func()
+}
+
+// prepare does what comes before anything is started.
+func prepare(ctx context.Context, opt Options, level *slog.LevelVar, log *slog.Logger) (_ ready, err error) {
+	var held []func()
+	release := func() {
+		for _, f := range slices.Backward(held) {
+			f()
+		}
+	}
+	defer func() {
+		if err != nil {
+			release()
+		}
+	}()
 	state, err := openState(opt.Paths.State, log)
 	if err != nil {
-		return err
+		return ready{}, err
 	}
-	release, err := lock(ctx, opt.Paths.State)
+	unlock, err := lock(ctx, opt.Paths.State, log)
 	if err != nil {
-		return err
+		return ready{}, err
 	}
-	defer release()
+	held = append(held, unlock)
 	listener, err := control.Listen(ctx, opt.Paths.Socket)
 	if err != nil {
-		return unlessStopped(ctx, err)
+		return ready{}, err
 	}
-	defer func() { _ = listener.Close() }() // closed already where it served
+	held = append(held, func() { _ = listener.Close() }) // closed already where it served
 	d, err := build(opt, state, level, log)
 	if err != nil {
+		return ready{}, err
+	}
+	held = append(held, func() { d.archive.close(log) }, d.host.Close)
+	return ready{d, state, listener, release}, d.reap(ctx)
+}
+
+// errHeldUp is why a start is given up that does not hear of a stop.
+var errHeldUp = errors.New("something in the state directory or the config cannot be read: a disk or a file system that does not answer")
+
+// within returns what f returns, or errHeldUp where it has not returned stopWithin
+// after the end of ctx. What f waits for is then the kernel's and ends with the
+// process: no stop waits for a disk that does not answer.
+func within(ctx context.Context, f func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	select {
+	case err := <-done:
 		return err
+	case <-ctx.Done():
 	}
-	defer func() { d.archive.close(log) }()
-	defer d.host.Close()
-	if err := d.reap(ctx); err != nil {
-		return unlessStopped(ctx, err)
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(stopWithin):
+		return errHeldUp
 	}
-	return d.serve(ctx, state, listener)
 }
 
 // unlessStopped returns err, or nil where it only says that the daemon was

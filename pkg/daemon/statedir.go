@@ -79,7 +79,7 @@ var errForeign = errors.New("it is not what its name says")
 func load[T any](s *stateDir, name string, usable func(*T) bool) (T, bool) {
 	var v, none T
 	path := filepath.Join(s.path, name)
-	data, err := os.ReadFile(path)
+	data, err := durable.Read(path, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return none, false
 	}

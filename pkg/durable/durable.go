@@ -3,9 +3,11 @@ package durable
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"github.com/google/renameio/v2"
 )
@@ -64,6 +66,38 @@ func replace(path string, data []byte, opts ...renameio.Option) error {
 		return err
 	}
 	return f.CloseAtomicallyReplace()
+}
+
+// ErrNotRegular is why Read refuses what is no file with content of its own.
+var ErrNotRegular = errors.New("not a regular file")
+
+// ErrTooLarge is why Read refuses a file that is longer than its reader allows.
+var ErrTooLarge = errors.New("the file is too large")
+
+// Read returns the content of a regular file of at most limit bytes; 0 is any
+// size. What is none is refused with [ErrNotRegular] and not waited for: a pipe
+// may have nobody at its other end.
+func Read(path string, limit int64) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, ErrNotRegular
+	}
+	if limit == 0 {
+		return io.ReadAll(f)
+	}
+	data, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(data)) > limit {
+		return nil, ErrTooLarge
+	}
+	return data, err
 }
 
 // SetAside moves a torn or foreign state file out of the way, to be looked at:

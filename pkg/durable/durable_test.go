@@ -212,3 +212,28 @@ func TestWriteFile_NamesTheFileAlone(t *testing.T) {
 		}
 	}
 }
+
+func TestRead_TakesRegularFilesAlone(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "x.json")
+	if err := os.WriteFile(path, []byte("text"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for limit, want := range map[int64]error{0: nil, 4: nil, 5: nil, 3: ErrTooLarge} {
+		if got, err := Read(path, limit); !errors.Is(err, want) || err == nil && string(got) != "text" {
+			t.Errorf("limit %d: %q, %v", limit, got, err)
+		}
+	}
+	pipe := filepath.Join(dir, "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{pipe, dir} {
+		if _, err := Read(path, 0); !errors.Is(err, ErrNotRegular) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	if _, err := Read(filepath.Join(dir, "none"), 0); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("what is not there: %v", err)
+	}
+}

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"slices"
 	"sync/atomic"
+
+	"harness/pkg/durable"
 )
 
 // recordName is the file of the record within the state directory.
@@ -66,7 +68,7 @@ func newKeeper(dir string) *keeper {
 // load returns what a predecessor recorded, as far as it can mean anything
 // now. A torn or foreign file is set aside.
 func (k *keeper) load(log *slog.Logger) record {
-	data, err := os.ReadFile(k.path)
+	data, err := durable.Read(k.path, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return record{}
 	}
@@ -75,9 +77,11 @@ func (k *keeper) load(log *slog.Logger) record {
 		r, err = decodeRecord(data)
 	}
 	if err != nil {
-		aside := k.path + ".bad"
-		log.Warn("record of process groups set aside", "path", k.path, "aside", aside, "error", err,
-			"rename_error", os.Rename(k.path, aside))
+		aside, asideErr := durable.SetAside(k.path)
+		if asideErr != nil {
+			log.Error("record of process groups not set aside", "path", k.path, "error", asideErr)
+		}
+		log.Warn("record of process groups not usable, set aside", "path", k.path, "aside", aside, "error", err)
 		return record{}
 	}
 	if !k.means(r) {
@@ -191,7 +195,7 @@ type Record struct{ groups []leftover }
 
 // ReadRecord reads the record in dir, which is empty where there is none.
 func ReadRecord(dir string) Record {
-	data, err := os.ReadFile(filepath.Join(dir, recordName))
+	data, err := durable.Read(filepath.Join(dir, recordName), 0)
 	if err != nil {
 		return Record{} // as nearly always: what follows reads more
 	}

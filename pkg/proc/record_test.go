@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -81,6 +82,25 @@ func TestKeeper_SetsATornOrForeignRecordAside(t *testing.T) {
 				t.Errorf("log: %s", &log)
 			}
 		})
+	}
+}
+
+func TestKeeper_SetsAPipeAsideAndDoesNotWaitForIt(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, recordName)
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if !ReadRecord(dir).IsEmpty() {
+		t.Error("a pipe is a record")
+	}
+	var log strings.Builder
+	newKeeper(dir).load(slog.New(slog.NewTextHandler(&log, nil)))
+	if _, err := os.Lstat(path); !os.IsNotExist(err) {
+		t.Errorf("the pipe: %v", err)
+	}
+	if !strings.Contains(log.String(), "set aside") || strings.Contains(log.String(), "<nil>") {
+		t.Errorf("log: %s", &log)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"strings"
+	"syscall"
 )
 
 // tailLimit bounds what Tail reads in bytes, and so what it returns.
@@ -58,7 +59,7 @@ func exists(path string) bool {
 
 // readEnd reads the whole lines within the last limit bytes of a file.
 func readEnd(path string, limit int) ([]byte, fs.FileInfo, error) {
-	f, err := os.Open(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, nil, err
 	}

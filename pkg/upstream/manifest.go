@@ -117,14 +117,17 @@ func fileName(name string) string { return url.PathEscape(name) }
 // aside under the name .bad, and the error says so (FIL-3).
 func (s manifests) load(l config.Launch) (*Offer, error) {
 	path := s.path(l.Key)
-	data, err := os.ReadFile(path)
+	data, err := durable.Read(path, 0)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, durable.ErrNotRegular) {
 		return nil, fmt.Errorf("read kept list: %w", err)
 	}
-	o, err := parseManifest(data, l)
+	var o *Offer
+	if err == nil {
+		o, err = parseManifest(data, l)
+	}
 	if err != nil {
 		aside, asideErr := durable.SetAside(path)
 		if asideErr != nil {
@@ -139,7 +142,7 @@ func (s manifests) load(l config.Launch) (*Offer, error) {
 func (s manifests) store(l config.Launch, o *Offer) error {
 	path := s.path(l.Key)
 	data := manifest(l, o)
-	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, data) {
+	if old, err := durable.Read(path, 0); err == nil && bytes.Equal(old, data) {
 		return nil
 	}
 	if err := durable.Write(path, data); err != nil {

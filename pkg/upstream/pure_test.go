@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -386,6 +387,19 @@ func TestManifest_SetsATornOrForeignFileAside(t *testing.T) {
 				t.Errorf("second load: %v, %v", got, err)
 			}
 		})
+	}
+}
+
+func TestManifest_SetsAPipeAsideAndDoesNotWaitForIt(t *testing.T) {
+	store := manifests{t.TempDir()}
+	if err := syscall.Mkfifo(store.path(definition("cmd").Key), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := store.load(definition("cmd")); got != nil || err == nil || !strings.Contains(err.Error(), "set aside") {
+		t.Errorf("load: %v, %v", got, err)
+	}
+	if _, err := os.Lstat(store.path(definition("cmd").Key)); !os.IsNotExist(err) {
+		t.Errorf("the pipe: %v", err)
 	}
 }
 
