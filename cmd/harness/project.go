@@ -113,7 +113,13 @@ func showRuns(w io.Writer, r *control.UpResult) error {
 		}
 		rows = append(rows, []string{one.Kind, one.Name, strings.Join(append([]string{one.Cmd}, one.Args...), " "), one.Workdir, or(one.EnvFile, ""), strings.Join(one.Env, " "), when})
 	}
-	return table(w, []string{"KIND", "NAME", "COMMAND", "IN", "ENV FILE", "SETS", "STARTED"}, rows)
+	if err := table(w, []string{"KIND", "NAME", "COMMAND", "IN", "ENV FILE", "SETS", "STARTED"}, rows); err != nil {
+		return err
+	}
+	for _, dir := range r.Prompts {
+		fmt.Fprintf(w, "its agents are given the prompts in %s\n", plain.Text(dir))
+	}
+	return nil
 }
 
 func reportUp(cmd *cobra.Command, r *control.UpResult, asJSON bool) error {

@@ -1,6 +1,9 @@
 package config
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // environment reads env: valid names, none of harness's own, and strings that
 // are expanded (CFG-1).
@@ -32,7 +35,8 @@ func (l *loader) grants(v value) []string {
 }
 
 // promptPaths reads directories in the order that decides between them, each
-// once.
+// once. A project's are within its own directory: a cloned repository must not
+// publish the user's files (PRM-5).
 func (l *loader) promptPaths(v value) []string {
 	out := []string{}
 	for i, dir := range l.paths(v) {
@@ -40,11 +44,19 @@ func (l *loader) promptPaths(v value) []string {
 		case dir == "": // has its fault
 		case slices.Contains(out, dir):
 			l.warn(v.at.item(i), "the same directory is named before")
+		case l.src.Kind == Project && !beneath(l.dir, dir):
+			l.fault(v.at.item(i), "is outside of the project's directory, which its prompts must be in")
 		default:
 			out = append(out, dir)
 		}
 	}
 	return out
+}
+
+// beneath reports whether a clean path is that of a directory or below it, as far
+// as the text of the two tells.
+func beneath(dir, path string) bool {
+	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
 }
 
 func (l *loader) projectName(v value) string {

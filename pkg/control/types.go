@@ -272,6 +272,7 @@ type UpResult struct {
 	// that what is listed in Runs may run.
 	Unapproved bool            `json:"unapproved"`
 	Runs       List[Runs]      `json:"runs"`
+	Prompts    List[string]    `json:"prompts"` // the directories whose prompts its agents are given
 	Harnesses  List[UnitState] `json:"harnesses"`
 	Errors     List[Fault]     `json:"errors"`
 	Warnings   List[Fault]     `json:"warnings"`

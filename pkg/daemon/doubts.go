@@ -6,10 +6,12 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
 	"harness/pkg/config"
+	"harness/pkg/prompt"
 )
 
 // Doubts lists what will keep a definition of a valid config from coming up as
@@ -26,7 +28,11 @@ func Doubts(c *config.Config) config.Warnings {
 		list = append(list, doubt(c.Path, "harness."+name, a.Line, a.Cmd, a.Workdir, a.EnvFile)...)
 	}
 	for _, dir := range c.PromptPaths {
-		if message := doubtDir(dir); message != "" {
+		message := doubtDir(dir)
+		if c.Kind == config.Project && prompt.ReadProjectDir(prompt.OSFS{}, dir, filepath.Dir(c.Path)).Outside {
+			message = "leads out of the project's directory; nothing in it is served"
+		}
+		if message != "" {
 			list = append(list, config.Fault{File: c.Path, Key: "mcp.prompts.paths", Message: dir + ": " + message})
 		}
 	}

@@ -66,12 +66,13 @@ func (l *loader) look(r *reading, f *followed) outcome {
 // readPrompts reads the prompt directories of one config file. What a link in
 // one of a project may lead to is less (PRM-5).
 func (l *loader) readPrompts(r *reading, o outcome) {
-	origin := prompt.Global
-	if o.of.kind == config.Project {
-		origin = prompt.Project
-	}
 	for _, path := range o.cfg.PromptPaths {
-		dir := prompt.ReadDir(l.prompts, path, origin)
+		var dir prompt.Dir
+		if o.of.kind == config.Project {
+			dir = prompt.ReadProjectDir(l.prompts, path, filepath.Dir(o.of.path))
+		} else {
+			dir = prompt.ReadDir(l.prompts, path, prompt.Global)
+		}
 		r.dirs = append(r.dirs, promptDir{dir, o.cfg.Project.Name})
 		for _, e := range dir.Entries {
 			if e.Err == nil {

@@ -32,7 +32,7 @@ func (o *ops) Up(ctx context.Context, req control.UpRequest) (*control.UpResult,
 		Errors: faults(a.faults), Warnings: faults(a.warnings),
 	}
 	if a.cfg != nil {
-		result.Project, result.Runs = &a.cfg.Project.Name, runsOf(a.cfg)
+		result.Project, result.Runs, result.Prompts = &a.cfg.Project.Name, runsOf(a.cfg), a.cfg.PromptPaths
 	}
 	if !result.OK {
 		return result, nil
@@ -99,7 +99,7 @@ func (o *ops) doubtsOf(d *reconcile.Desired, c *config.Config) []config.Fault {
 // isOf reports whether a file is the config file of a project, one of its prompts
 // or one of its env_files.
 func isOf(c *config.Config, file string) bool {
-	within := func(dir string) bool { return strings.HasPrefix(file, dir+"/") }
+	within := func(dir string) bool { return file == dir || strings.HasPrefix(file, dir+"/") }
 	return file == c.Path || slices.ContainsFunc(c.PromptPaths, within) || slices.Contains(envFiles(c), file)
 }
 

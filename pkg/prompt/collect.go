@@ -20,6 +20,7 @@ type Dir struct {
 	Entries []Entry // those that Matches
 	Missing bool    // there is no such directory
 	Err     error   // why a directory that is there could not be listed
+	Outside bool    // it is not where it may be, and was not looked at
 }
 
 // Collect makes the prompts of all directories, which come in the order of
@@ -68,6 +69,8 @@ func (c *collector) warn(file string, line int, message string) {
 // dir takes in one directory.
 func (c *collector) dir(d Dir) {
 	switch {
+	case d.Outside:
+		c.warn(d.Path, 0, "leads out of the project's directory; nothing in it is served")
 	case d.Missing && len(c.had(d)) > 0:
 		c.warn(d.Path, 0, "no such directory any more")
 	case d.Err != nil:

@@ -80,6 +80,41 @@ func TestOSFS_ReadsLinksAsToolsLayThem(t *testing.T) {
 }
 
 // TestOSFS_WaitsForNoPipe would hang if it did.
+// A directory of a project is in the project's own, whatever links lead where.
+func TestReadProjectDir_StaysInTheProject(t *testing.T) {
+	root := tree(t, map[string]string{
+		"home/secret.md":        "secret",
+		"project/in/a.md":       "a",
+		"project/at/root.md":    "root",
+		"project-beside/out.md": "out",
+	})
+	link(t, filepath.Join(root, "project"), map[string]string{
+		"inward": "in", "home": "../home", "beside": "../project-beside", "whole": "/", "chain": "home",
+	})
+	link(t, root, map[string]string{"alias": "project"})
+	for dir, want := range map[string]Dir{
+		"in":      {Entries: []Entry{{Name: "a.md", Data: []byte("a")}}},
+		"inward":  {Entries: []Entry{{Name: "a.md", Data: []byte("a")}}},
+		"nothing": {Missing: true},
+		"home":    {Outside: true},
+		"beside":  {Outside: true},
+		"whole":   {Outside: true},
+		"chain":   {Outside: true},
+	} {
+		for _, project := range []string{"project", "alias"} {
+			at := filepath.Join(root, project)
+			want.Path = filepath.Join(at, dir)
+			got := ReadProjectDir(OSFS{}, want.Path, at)
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("%s of %s (-want +got):\n%s", dir, project, diff)
+			}
+			if _, warnings, _ := Collect([]Dir{got}, nil); (len(warnings) == 1) != want.Outside {
+				t.Errorf("%s of %s: %v", dir, project, warnings)
+			}
+		}
+	}
+}
+
 func TestOSFS_WaitsForNoPipe(t *testing.T) {
 	root := tree(t, map[string]string{"d/a.md": "a"})
 	dir := filepath.Join(root, "d")

@@ -45,6 +45,20 @@ type FS interface {
 	UID() int
 }
 
+// ReadProjectDir is ReadDir of a directory that a project names, whose own
+// directory is root. One that a link leads out of it is not looked at (PRM-5).
+func ReadProjectDir(fsys FS, dir, root string) Dir {
+	at, err := fsys.Resolve(dir)
+	if err != nil {
+		return ReadDir(fsys, dir, Project) // which says why
+	}
+	root, err = fsys.Resolve(root)
+	if err != nil || at != root && !strings.HasPrefix(at, strings.TrimSuffix(root, "/")+"/") {
+		return Dir{Path: dir, Outside: true}
+	}
+	return ReadDir(fsys, dir, Project)
+}
+
 // ReadDir reads the prompt files of a directory. It fails for no file: what is
 // wrong is said in each Entry and in Dir. The entries are sorted by name; a
 // file that vanished while it was read is not among them.
