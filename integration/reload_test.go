@@ -515,6 +515,12 @@ func TestEnvFile_IsPartOfTheDefinition(t *testing.T) {
 	}
 	h.write("secrets.env", "TOKEN=four\n")
 	eventually(t, "the next one is followed", func() bool { return token() == "four" })
+	before = d.status()
+	h.write("secrets.env", "# in other words\nexport TOKEN='four'\n")
+	d.mustReload()
+	if after := d.status(); after.Generation != before.Generation || *after.up(t, "up").PID != *before.up(t, "up").PID {
+		t.Errorf("another way to write the same value: %v became %v", before.up(t, "up"), after.up(t, "up"))
+	}
 	a.well("ok")
 }
 

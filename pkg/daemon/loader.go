@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"os"
@@ -205,7 +206,9 @@ func lookUp(cmd string) config.Launch {
 }
 
 // envDigest tells one content of an env_file from another without telling the
-// content.
+// content. It is of the variables as a process gets them: a comment or another
+// way to write a value changes nothing (HOT-3). Of a malformed file, whose
+// variables nobody gets, it is of the text.
 func (l *loader) envDigest(r *reading, path string) string {
 	if path == "" {
 		return ""
@@ -215,7 +218,14 @@ func (l *loader) envDigest(r *reading, path string) string {
 		return "unreadable"
 	}
 	mac := hmac.New(sha256.New, l.key)
-	mac.Write(data)
+	vars, err := config.ParseEnvFile(data)
+	if err != nil {
+		mac.Write(data)
+		return "malformed " + hex.EncodeToString(mac.Sum(nil))
+	}
+	for _, entry := range config.Environ(nil, vars, nil) { // sorted
+		_, _ = io.WriteString(mac, entry+"\x00")
+	}
 	return hex.EncodeToString(mac.Sum(nil))
 }
 

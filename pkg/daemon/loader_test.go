@@ -247,6 +247,34 @@ func TestLoader_FollowsEnvFilesAndPromptsWhileAnEditIsRefused(t *testing.T) {
 	}
 }
 
+// HOT-3: what an env_file means is what a process gets of it.
+func TestLoader_TellsEnvFilesByTheirVariables(t *testing.T) {
+	d := newDesk(t, nil)
+	d.write("harness.toml", "[mcp.up]\ncmd = \"sh\"\nenv_file = \"secrets.env\"\n")
+	of := func(text string) string {
+		d.write("secrets.env", text)
+		return d.load().Desired.Upstreams["up"].Launch.EnvDigest
+	}
+	want := of("A=1\nB=two words\n")
+	for _, text := range []string{
+		"B='two words'\nA=1", "# A comment\n\nexport A=1 # one\r\nexport B=\"two words\"\r\n", "A=0\nA=1\nB=two words\n",
+	} {
+		if of(text) != want {
+			t.Errorf("%q is another content", text)
+		}
+	}
+	seen := map[string]string{want: "the first"}
+	for _, text := range []string{
+		"A=1\n", "A=1\nB=two  words\n", "B=1\nA=two words\n", "A='1\\nB=two words'\n", "A=\"1\\nB=two words\"\n", "", "torn", "torn too", "A=1\nB=two words\nHARNESS_NAME=x\n",
+	} {
+		digest := of(text)
+		if other, known := seen[digest]; known {
+			t.Errorf("%q is the same content as %q", text, other)
+		}
+		seen[digest] = text
+	}
+}
+
 func TestLoader_KeepsNothingOfAReadingThatIsNotAdopted(t *testing.T) {
 	d := newDesk(t, nil)
 	d.write("prompts/p.md", "one\n")
