@@ -37,7 +37,7 @@ func (l *loader) grants(v value) []string {
 // promptPaths reads directories in the order that decides between them, each
 // once. A project's are within its own directory: a cloned repository must not
 // publish the user's files (PRM-5).
-func (l *loader) promptPaths(v value) []string {
+func (l *loader) promptPaths(v value) (dirs []string, lines []int) {
 	out := []string{}
 	for i, dir := range l.paths(v) {
 		switch {
@@ -47,10 +47,10 @@ func (l *loader) promptPaths(v value) []string {
 		case l.src.Kind == Project && !beneath(l.dir, dir):
 			l.fault(v.at.item(i), "is outside of the project's directory, which its prompts must be in")
 		default:
-			out = append(out, dir)
+			out, lines = append(out, dir), append(lines, l.line(v.at.item(i)))
 		}
 	}
-	return out
+	return out, lines
 }
 
 // beneath reports whether a clean path is that of a directory or below it, as far

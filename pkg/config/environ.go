@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"slices"
 	"strings"
@@ -39,7 +40,10 @@ func ReadEnvFile(path string, read func(string) ([]byte, error)) ([]EnvVar, erro
 	}
 	data, err := read(path)
 	if err != nil {
-		return nil, fmt.Errorf("read env_file: %w", err)
+		if pathErr, ok := errors.AsType[*fs.PathError](err); ok {
+			err = pathErr.Err // the path is told once
+		}
+		return nil, fmt.Errorf("read env_file %s: %w", path, err)
 	}
 	vars, err := ParseEnvFile(data)
 	if fault, ok := errors.AsType[*EnvFault](err); ok {

@@ -24,7 +24,7 @@ func TestReadEnvFile_NamesFileAndLineAndNoValue(t *testing.T) {
 		err  error
 		want string
 	}{
-		"missing":   {"", os.ErrNotExist, "read env_file: file does not exist"},
+		"missing":   {"", os.ErrNotExist, "read env_file /x.env: file does not exist"},
 		"malformed": {"A=1\nB='s3cr3t", nil, "env_file /x.env:2: "},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -12,6 +12,40 @@ type index struct {
 	torn   bool           // something is lost that other tables may speak of
 }
 
+// Where says at which lines of its source a Config has things. Its zero value
+// knows of none.
+type Where struct {
+	at      map[place]int
+	prompts []int // of the PromptPaths
+}
+
+// Line is the line of a table or key, given from the outermost table inwards; of
+// what is not written, that of the table that it would be in, and 0 where there
+// is none either.
+func (w Where) Line(names ...string) int {
+	var p place
+	for _, name := range names {
+		p = p.key(name)
+	}
+	for ; p != ""; p = p.parent() {
+		if n, ok := w.at[p]; ok {
+			return n
+		}
+	}
+	return 0
+}
+
+// Equal is always true: where things stand has no meaning.
+func (w Where) Equal(Where) bool { return true }
+
+// PromptPath is the line of PromptPaths[i].
+func (w Where) PromptPath(i int) int {
+	if i < len(w.prompts) {
+		return w.prompts[i]
+	}
+	return 0
+}
+
 // newIndex is an index of no places over text.
 func newIndex(text []byte) index {
 	starts := []int{0}

@@ -51,6 +51,7 @@ func (l *loader) load() *Config {
 	s.scan()
 	tree := s.tree()
 	l.index, l.faults = s.index, s.remarks
+	cfg.Where.at = l.at
 	l.read(tree, cfg)
 	l.check(cfg)
 	return cfg

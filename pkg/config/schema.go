@@ -118,7 +118,7 @@ func projectFields() fields[ProjectInfo] {
 // promptFields are the keys of the reserved [mcp.prompts].
 func promptFields() fields[Config] {
 	return fields[Config]{
-		"paths": func(l *loader, v value, c *Config) { c.PromptPaths = l.promptPaths(v) },
+		"paths": func(l *loader, v value, c *Config) { c.PromptPaths, c.Where.prompts = l.promptPaths(v) },
 	}
 }
 

@@ -69,6 +69,8 @@ type Config struct {
 	Profiles map[string]Profile `json:"profiles"`
 	// Project is [project] of a project file, with its default name filled in.
 	Project ProjectInfo `json:"project"`
+	// Where says where in the source things are. It has no meaning.
+	Where Where `json:"-"`
 	// Empty is true for a source of nothing but white space. Whether that is
 	// an error (CFG-2) depends on what is in force, so the caller decides. A
 	// file with a comment in it is not Empty.

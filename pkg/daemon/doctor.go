@@ -90,13 +90,13 @@ func (p patient) examine(c *control.Checkup) {
 	d := p.desired
 	for _, key := range slices.Sorted(maps.Keys(d.Upstreams)) {
 		u := d.Upstreams[key]
-		checkDefinition(c, reconcile.UpstreamName(key), u.Enabled, doubt("", reconcile.UpstreamName(key), 0, u.Launch.Cmd, u.Launch.Workdir, u.Launch.EnvFile))
+		checkDefinition(c, reconcile.UpstreamName(key), u.Enabled, doubt(unplaced(reconcile.UpstreamName(key)), u.Launch.Cmd, u.Launch.Workdir, u.Launch.EnvFile))
 		checkEnvFile(c, reconcile.UpstreamName(key), u.Launch.EnvFile)
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.Agents)) {
 		a := d.Agents[name]
 		table := "harness." + name
-		checkDefinition(c, table, a.Enabled, doubt("", table, 0, a.Launch.Cmd, a.Launch.Workdir, a.Launch.EnvFile))
+		checkDefinition(c, table, a.Enabled, doubt(unplaced(table), a.Launch.Cmd, a.Launch.Workdir, a.Launch.EnvFile))
 		checkEnvFile(c, table, a.Launch.EnvFile)
 		p.checkWiring(c, a.Launch)
 	}

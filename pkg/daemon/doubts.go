@@ -21,42 +21,56 @@ func Doubts(c *config.Config) config.Warnings {
 	var list config.Warnings
 	for _, key := range slices.Sorted(maps.Keys(c.Upstreams)) {
 		u := c.Upstreams[key]
-		list = append(list, doubt(c.Path, "mcp."+key, u.Line, u.Cmd, u.Workdir, u.EnvFile)...)
+		list = append(list, doubt(placed(c, "mcp", key), u.Cmd, u.Workdir, u.EnvFile)...)
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Agents)) {
 		a := c.Agents[name]
-		list = append(list, doubt(c.Path, "harness."+name, a.Line, a.Cmd, a.Workdir, a.EnvFile)...)
+		list = append(list, doubt(placed(c, "harness", name), a.Cmd, a.Workdir, a.EnvFile)...)
 	}
-	for _, dir := range c.PromptPaths {
+	for i, dir := range c.PromptPaths {
 		message := doubtDir(dir)
 		if c.Kind == config.Project && prompt.ReadProjectDir(prompt.OSFS{}, dir, filepath.Dir(c.Path)).Outside {
-			message = "leads out of the project's directory; nothing in it is served"
+			message = dir + ": leads out of the project's directory; nothing in it is served"
 		}
 		if message != "" {
-			list = append(list, config.Fault{File: c.Path, Key: "mcp.prompts.paths", Message: dir + ": " + message})
+			list = append(list, config.Fault{File: c.Path, Line: c.Where.PromptPath(i), Key: "mcp.prompts.paths", Message: message})
 		}
 	}
 	return list
 }
 
-// doubtDir looks at one directory; "" is a directory.
+// doubtDir looks at one directory, and names it; "" is a directory.
 func doubtDir(path string) string {
 	switch info, err := os.Stat(path); {
 	case errors.Is(err, fs.ErrNotExist):
-		return "there is no such directory"
+		return path + ": there is no such directory"
 	case err != nil:
-		return bare(err).Error()
+		return path + ": " + bare(err).Error()
 	case !info.IsDir():
-		return "it is no directory"
+		return path + ": is not a directory"
 	}
 	return ""
 }
 
+// placed makes faults of the keys of one definition of a file.
+func placed(c *config.Config, table, name string) func(key string) config.Fault {
+	return func(key string) config.Fault {
+		return config.Fault{File: c.Path, Line: c.Where.Line(table, name, key), Key: table + "." + name + "." + key}
+	}
+}
+
+// unplaced is placed for a definition that is known without its file.
+func unplaced(table string) func(key string) config.Fault {
+	return func(key string) config.Fault { return config.Fault{Key: table + "." + key} }
+}
+
 // doubt looks at one definition.
-func doubt(file, table string, line int, cmd, workdir, envFile string) config.Warnings {
+func doubt(at func(key string) config.Fault, cmd, workdir, envFile string) config.Warnings {
 	var list config.Warnings
 	add := func(key, message string) {
-		list = append(list, config.Fault{File: file, Line: line, Key: table + "." + key, Message: message})
+		f := at(key)
+		f.Message = message
+		list = append(list, f)
 	}
 	if p := lookUp(cmd); p.Exe == "" {
 		message := p.ExeErr
@@ -77,9 +91,9 @@ func doubt(file, table string, line int, cmd, workdir, envFile string) config.Wa
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		add("env_file", "there is no such file")
+		add("env_file", envFile+": there is no such file")
 	case err != nil:
-		add("env_file", bare(err).Error())
+		add("env_file", envFile+": "+bare(err).Error())
 	}
 	return list
 }

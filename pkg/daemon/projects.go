@@ -149,7 +149,7 @@ func (l *loader) objections(c *config.Config) []config.Fault {
 
 func nameTaken(c *config.Config, other string) config.Fault {
 	return config.Fault{
-		File: c.Path, Key: "project.name",
+		File: c.Path, Line: c.Where.Line("project", "name"), Key: "project.name",
 		Message: fmt.Sprintf("project %q is up from %s; give this one another name in [project]", c.Project.Name, other),
 	}
 }
