@@ -9,11 +9,14 @@ func (l *loader) read(tree map[string]any, cfg *Config) {
 			read(l, v, cfg)
 			continue
 		}
-		what := "key"
+		what, meant := "key", suggest(name, known.names())
 		if _, ok := v.raw.(map[string]any); ok {
 			what = "table"
+			if meant == "" && meantPrompts(name) {
+				meant = meantPromptsTable
+			}
 		}
-		l.fault(v.at, "unknown %s%s", what, suggest(name, known.names()))
+		l.fault(v.at, "unknown %s%s", what, meant)
 	}
 }
 
@@ -41,7 +44,7 @@ func (l *loader) server(v value, cfg *Config) {
 
 func (l *loader) project(v value, cfg *Config) {
 	if l.src.Kind == Global {
-		l.fault(v.at, "only a project's file may have this table")
+		l.fault(v.at, "only a project's file may have this table; `harness validate --project FILE` checks such a file")
 		return
 	}
 	readTable(l, v, projectFields(), &cfg.Project)
@@ -56,6 +59,10 @@ func (l *loader) upstreams(v value, cfg *Config) {
 			readTable(l, v, promptFields(), cfg)
 			continue
 		}
+		if table, ok := v.raw.(map[string]any); ok && meantPrompts(key) && hasPathsAlone(table) {
+			l.fault(v.at, "paths without a cmd%s", meantPromptsTable)
+			continue
+		}
 		if problem := keyProblem(key); problem != "" {
 			l.fault(v.at, "%s", problem)
 		}
@@ -63,6 +70,22 @@ func (l *loader) upstreams(v value, cfg *Config) {
 		l.requireCmd(v, readTable(l, v, known, &u))
 		cfg.Upstreams[key] = u
 	}
+}
+
+// meantPrompts tells whether a name is a near miss of the reserved key.
+func meantPrompts(name string) bool { return nearest(name, []string{promptsKey}) != "" }
+
+const meantPromptsTable = ", did you mean [mcp." + promptsKey + "]?"
+
+// hasPathsAlone tells whether a table declares directories and no server.
+func hasPathsAlone(table map[string]any) bool {
+	_, server := table["cmd"]
+	for key := range table {
+		if nearest(key, promptFields().names()) != "" {
+			return !server
+		}
+	}
+	return false
 }
 
 func (l *loader) agents(v value, cfg *Config) {
