@@ -71,6 +71,9 @@ func validate(path string, kind config.Kind) validation {
 	// Without a home a leading ~ is a fault, which says so with its line.
 	home, _ := os.UserHomeDir()
 	cfg, warnings, faults := config.Load(config.Source{Path: path, Data: data, Kind: kind}, config.Env{Home: home, Lookup: os.LookupEnv})
+	if warning, wide := daemon.WideOpen(path); wide {
+		warnings = append(warnings, warning)
+	}
 	if len(faults) == 0 {
 		warnings = append(warnings, daemon.Doubts(cfg)...)
 		if cfg.Empty {

@@ -78,7 +78,7 @@ func (l *loader) load(ctx context.Context) reconcile.Loaded {
 		loaded.File = reconcile.EnabledIn(r.global.cfg)
 	}
 	for _, o := range r.files() {
-		if warning, wide := wideOpen(o.of.path); wide {
+		if warning, wide := WideOpen(o.of.path); wide {
 			loaded.Warnings = append(loaded.Warnings, warning)
 		}
 	}
@@ -161,8 +161,8 @@ func (l *loader) settledOn(r *reading) bool {
 	return true
 }
 
-// wideOpen warns of a config that other users can write: it says what runs.
-func wideOpen(path string) (config.Fault, bool) {
+// WideOpen warns of a config that other users can write: it says what runs.
+func WideOpen(path string) (config.Fault, bool) {
 	info, err := os.Stat(path)
 	if err != nil || info.Mode().Perm()&0o022 == 0 {
 		return config.Fault{}, false
