@@ -166,6 +166,21 @@ func TestLastGood_IsKeptAcrossARestartAndForItsOwnPath(t *testing.T) {
 	d.connected().eventuallyCalls("up__echo", map[string]any{"text": "x"})
 	d.stop()
 
+	// What is kept may depend on what is not there any more.
+	h.env["GONE"] = "x"
+	h.edit(good, "[harness.a]\ncmd = \"cat\"\nenv = { A = \"${GONE}\" }\n")
+	d = h.start()
+	delete(h.env, "GONE")
+	d.stop()
+	d = h.start()
+	if s := d.status(); s.LastReload.OK || len(s.LastReload.Errors) != 2 || !strings.Contains(s.LastReload.Errors[1].Message, "last good config cannot be used") {
+		t.Errorf("status: %+v", s.LastReload)
+	}
+	if log := d.log.String(); !strings.Contains(log, "the last good config cannot be used") || strings.Contains(log, "ever good") {
+		t.Errorf("log: %s", log)
+	}
+	d.stop()
+
 	// Never for another file.
 	h.write("other.toml", "[mcp.up]\ncmd = \n")
 	d = h.start("--config", h.path("other.toml"))

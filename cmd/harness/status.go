@@ -67,7 +67,7 @@ func printStatus(w io.Writer, s *control.Status) error {
 	if s.LastReload != nil && !s.LastReload.OK {
 		switch {
 		case s.Generation == 0:
-			fmt.Fprintln(w, "no good config yet, so nothing runs:")
+			fmt.Fprintln(w, "no good config to run, so nothing runs:")
 		case !slices.ContainsFunc(s.LastReload.Errors, func(f control.Fault) bool { return f.File == s.Config }):
 			fmt.Fprintln(w, "a project's file is broken, running its last good:")
 		default:

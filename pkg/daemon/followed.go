@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io/fs"
+	"slices"
 
 	"harness/pkg/config"
 )
@@ -15,8 +16,9 @@ type followed struct {
 	kind config.Kind
 	env  config.Env
 
-	good []byte         // last good text, nil when there was none
-	base *config.Config // of good; nil also where good does not validate any more
+	good    []byte         // last good text, nil when there was none
+	base    *config.Config // of good; nil also where good does not validate any more
+	spoiled config.Faults  // why it does not
 
 	// judged is the text that was validated last, and the outcome. A config is
 	// never written to, so it may be given out again.
@@ -36,9 +38,8 @@ func newFollowed(path string, kind config.Kind, good []byte, env config.Env) (*f
 	if good == nil {
 		return f, nil
 	}
-	var faults config.Faults
-	f.base, _, faults = config.Load(f.source(good), env)
-	return f, faults
+	f.base, _, f.spoiled = config.Load(f.source(good), env)
+	return f, f.spoiled
 }
 
 // outcome is what a file held at one moment, judged.
@@ -58,7 +59,9 @@ type outcome struct {
 func (f *followed) judge(text []byte, err error) outcome {
 	o := outcome{of: f, text: text}
 	o.cfg, o.warnings, o.faults = f.parse(text, err)
-	o.accepted = len(o.faults) == 0
+	if o.accepted = len(o.faults) == 0; !o.accepted {
+		o.faults = append(slices.Clip(o.faults), f.unusable()...)
+	}
 	o.known = o.accepted || f.base != nil
 	switch {
 	case o.accepted:
@@ -77,6 +80,19 @@ func (o outcome) refused(fault config.Fault) outcome {
 		o.cfg, _, _ = config.Load(o.of.source(nil), o.of.env)
 	}
 	return o
+}
+
+// unusable says why there is no last good config to go on with although there
+// was one. Its lines are not those of the file, which is another text.
+func (f *followed) unusable() config.Faults {
+	if f.base != nil || f.good == nil {
+		return nil
+	}
+	var out config.Faults
+	for _, fault := range f.spoiled {
+		out = append(out, config.Fault{File: f.path, Key: fault.Key, Message: "the last good config cannot be used any more: " + fault.Message})
+	}
+	return out
 }
 
 // adopt makes the outcome the last good one if it was accepted, and reports
@@ -99,6 +115,8 @@ func (f *followed) parse(text []byte, err error) (*config.Config, config.Warning
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && f.good == nil:
 		return nil, nil, at("no such file; write one with `harness init`")
+	case errors.Is(err, fs.ErrNotExist) && f.base == nil:
+		return nil, nil, at("the file is gone")
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil, at("the file is gone; the last good one stays in force")
 	case err != nil:

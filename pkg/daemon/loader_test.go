@@ -176,6 +176,29 @@ func TestLoader_StartsOverABrokenFileOnTheLastGoodText(t *testing.T) {
 	}
 }
 
+func TestLoader_SaysWhyTheLastGoodTextIsOfNoUse(t *testing.T) {
+	d := newDesk(t, []byte("# one more line\n[mcp.up]\ncmd = \"sh\"\nenv = { A = \"${UNSET}\" }\n"))
+	want := d.path("harness.toml") + ": mcp.up.env.A: the last good config cannot be used any more: "
+	l := d.load()
+	if len(l.Faults) != 2 || strings.Contains(l.Faults[0].Message, "in force") || !strings.HasPrefix(l.Faults[1].String(), want) || l.File != nil {
+		t.Errorf("without the file: %+v", l)
+	}
+	d.write("harness.toml", "[mcp.up]\ncmd = 5\n")
+	for range 2 {
+		if l := d.load(); len(l.Faults) != 2 || l.Faults[0].Line != 2 || !strings.HasPrefix(l.Faults[1].String(), want) {
+			t.Errorf("with a broken one: %+v", l)
+		}
+	}
+	d.write("harness.toml", oneUpstream)
+	if l := d.load(); len(l.Faults) != 0 || len(keys(l)) != 1 {
+		t.Errorf("with a good one: %+v", l)
+	}
+	d.write("harness.toml", "[mcp.")
+	if l := d.load(); len(l.Faults) != 1 || len(keys(l)) != 1 {
+		t.Errorf("then with a broken one: %+v", l)
+	}
+}
+
 func TestLoader_RunsAnEmptyFleetWhereNothingWasEverGood(t *testing.T) {
 	d := newDesk(t, nil)
 	l := d.load()
@@ -211,7 +234,7 @@ func TestLoader_DoesNotGoOnFromATextThatIsNotValidAnyMore(t *testing.T) {
 		t.Errorf("log: %s", &d.log)
 	}
 	d.write("harness.toml", "")
-	if l := d.load(); len(l.Faults) != 1 || l.File != nil || len(keys(l)) != 0 {
+	if l := d.load(); len(l.Faults) != 2 || l.File != nil || len(keys(l)) != 0 {
 		t.Errorf("over an empty file: %+v", l)
 	}
 	d.write("harness.toml", oneUpstream)

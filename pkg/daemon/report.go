@@ -69,6 +69,8 @@ func (w *world) reportFaults(s reconcile.State) {
 		w.log.Warn("the last good file of a project stays in force", "generation", s.Generation)
 	case s.Generation > 0:
 		w.log.Warn("the last good config stays in force", "generation", s.Generation)
+	case w.loader.global.good != nil:
+		w.log.Warn("the last good config cannot be used any more; no upstream runs until a config is good", "file", w.loader.global.path)
 	default:
 		w.log.Warn("no config was ever good; no upstream runs until one is", "file", w.loader.global.path)
 	}
