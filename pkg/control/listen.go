@@ -49,6 +49,30 @@ func Listen(ctx context.Context, path string) (*net.UnixListener, error) {
 	return bind(path)
 }
 
+// Listen opens the daemon's socket. A directory of harness's own is made private
+// first, as the state directory is: what is in it is ours. One that somebody
+// named is its owner's.
+func (p Paths) Listen(ctx context.Context) (*net.UnixListener, error) {
+	if p.own {
+		if err := makePrivate(filepath.Dir(p.Socket)); err != nil {
+			return nil, err
+		}
+	}
+	return Listen(ctx, p.Socket)
+}
+
+// makePrivate gives a directory of this user's that is there mode 0700.
+func makePrivate(dir string) error {
+	info, err := os.Stat(dir)
+	if err != nil || !info.IsDir() || ownerOf(info) != os.Geteuid() || info.Mode().Perm() == 0o700 {
+		return nil // to be made, or for Listen to refuse
+	}
+	if err := os.Chmod(dir, 0o700); err != nil {
+		return fmt.Errorf("make the socket's directory private: %w", err)
+	}
+	return nil
+}
+
 // bind makes the socket. Until its mode is set, a stranger who may enter the
 // directory can connect; the check of each peer's uid turns such a one away.
 func bind(path string) (*net.UnixListener, error) {

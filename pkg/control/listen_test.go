@@ -52,6 +52,53 @@ func TestListen_MakesAPrivateDoor(t *testing.T) {
 	}
 }
 
+// FIL-1: its own directories are corrected, whatever they were; one that was named
+// is its owner's.
+func TestListen_MakesItsOwnDirectoriesPrivate(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		env   map[string]string
+		flags Flags
+		dir   string // of the socket
+		want  fs.FileMode
+	}{
+		"runtime directory": {env: map[string]string{"XDG_RUNTIME_DIR": "/r"}, dir: "/r/harness", want: 0o700},
+		"state directory":   {dir: "/s/run", want: 0o700},
+		"a flag":            {flags: Flags{Socket: "/f/h.sock"}, dir: "/f", want: 0o755},
+		"HARNESS_SOCKET":    {env: map[string]string{"HARNESS_SOCKET": "/e/h.sock"}, dir: "/e", want: 0o755},
+	} {
+		root := dirOf(t)
+		at := func(path string) string {
+			if path == "" {
+				return ""
+			}
+			return root + path
+		}
+		paths := Find(Env{Get: func(key string) string {
+			if key == "HARNESS_STATE_DIR" {
+				return at("/s")
+			}
+			return at(tt.env[key])
+		}}, Flags{Socket: at(tt.flags.Socket)})
+		if err := os.MkdirAll(at(tt.dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(at(tt.dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		listener, err := paths.Listen(t.Context())
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		listener.Close()
+		info, err := os.Stat(at(tt.dir))
+		if err != nil || info.Mode().Perm() != tt.want {
+			t.Errorf("%s: mode %v, want %v (%v)", name, info.Mode().Perm(), tt.want, err)
+		}
+	}
+}
+
 func TestListen_ReplacesAStaleSocket(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(dirOf(t), "h.sock")

@@ -28,6 +28,7 @@ type Paths struct {
 	// for clients whose environment was cleared (WHO-2a).
 	Pointer string
 
+	own      bool   // Socket is where none was named, in a directory that is harness's own
 	explicit bool   // Socket was named by flag or HARNESS_SOCKET
 	fallback string // the socket in the state directory
 }
@@ -46,6 +47,7 @@ func Find(env Env, flags Flags) Paths {
 		fallback: filepath.Join(state, "run", "harness.sock"),
 	}
 	paths.Socket, paths.explicit = env.socket(flags.Socket, paths.fallback)
+	paths.own = !paths.explicit
 	return paths
 }
 

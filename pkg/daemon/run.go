@@ -102,7 +102,7 @@ func prepare(ctx context.Context, opt Options, level *slog.LevelVar, log *slog.L
 		return ready{}, err
 	}
 	held = append(held, unlock)
-	listener, err := control.Listen(ctx, opt.Paths.Socket)
+	listener, err := opt.Paths.Listen(ctx)
 	if err != nil {
 		return ready{}, err
 	}
