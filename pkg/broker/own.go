@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"strings"
 	"sync"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -88,6 +89,9 @@ func guard(f func()) (err error) {
 func (c *OwnCall) denied() *wire.Error {
 	if c.Scope.Harness == "" {
 		return wire.New(wire.PermissionDenied, c.tool.Tool.Name+" needs the write scope, and this session belongs to no harness")
+	}
+	if strings.Contains(c.Scope.Harness, "/") { // a project's, which grants itself nothing (CFG-4)
+		return wire.New(wire.PermissionDenied, c.tool.Tool.Name+" needs the write scope, which a project's harness never has; only one of the global file can be granted it")
 	}
 	return wire.New(wire.PermissionDenied, fmt.Sprintf("%s needs the write scope; the owner grants it with mcp_allow = [\"read\", \"write\"] in [harness.%s]", c.tool.Tool.Name, c.Scope.Harness))
 }

@@ -87,6 +87,16 @@ func (a *agent) names(kind string) []string {
 // code calls a tool and returns the code of its failure, or its text.
 func (a *agent) code(name string) string {
 	a.t.Helper()
+	code, text := a.said(name)
+	if code != "" {
+		return code
+	}
+	return text
+}
+
+// said calls a tool and returns the code of its failure, "" for none, and its text.
+func (a *agent) said(name string) (code, text string) {
+	a.t.Helper()
 	a.send(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"` + name + `","arguments":{"a":1.50}}}`)
 	line := a.read()
 	var got struct {
@@ -104,9 +114,9 @@ func (a *agent) code(name string) string {
 		a.t.Errorf("%s tells a secret: %s", name, line)
 	}
 	if got.Result.IsError {
-		return got.Result.Meta["harness/error"].Code
+		code = got.Result.Meta["harness/error"].Code
 	}
-	return got.Result.Content[0].Text
+	return code, got.Result.Content[0].Text
 }
 
 func TestView_ShowsAScopeItsUpstreamsPromptsAndRights(t *testing.T) {
@@ -223,6 +233,12 @@ func TestScope_CountsAtTheNextCallAndIsTold(t *testing.T) {
 	}
 	if got := a.code("own_write"); got != "permission_denied" {
 		t.Errorf("without the right: %s", got)
+	}
+	for name, want := range map[string]string{"r": "mcp_allow", "pj/r": "only one of the global file"} {
+		who.become(broker.NewScope(name, "", []string{"*"}, false))
+		if _, got := a.said("own_write"); !strings.Contains(got, want) || strings.Contains(got, "pj/") {
+			t.Errorf("%s is told %q, want %q", name, got, want)
+		}
 	}
 	who.become(broker.NewScope("r", "", []string{}, true))
 	if got := a.code("own_write"); got != "written" {
