@@ -167,8 +167,8 @@ type Definition struct {
 	Env            List[string] `json:"env"` // the names
 	Workdir        string       `json:"workdir"`
 	RestartDelayMS int64        `json:"restart_delay_ms"`
-	Enabled        bool         `json:"enabled"`
-	Description    string       `json:"description"`
+	Enabled        bool         `json:"enabled"` // of a project's that does not say: true, since up starts it
+	Description    *string      `json:"description"`
 	MCPAllow       List[string] `json:"mcp_allow"`
 	MCPBridge      bool         `json:"mcp_bridge"`
 	Adapter        string       `json:"adapter"`

@@ -159,9 +159,15 @@ func (o *ops) Describe(name string) (*control.Description, error) {
 	l := a.Launch
 	return &control.Description{Harness: o.harness(d, name), Definition: control.Definition{
 		Cmd: l.Cmd, Args: l.Args, EnvFile: control.OrNull(l.EnvFile), Env: slices.Sorted(maps.Keys(l.Env)), Workdir: l.Workdir,
-		RestartDelayMS: l.RestartDelay.Milliseconds(), Enabled: l.Enabled, Description: l.Description, MCPAllow: l.MCPAllow,
+		RestartDelayMS: l.RestartDelay.Milliseconds(), Enabled: startsByFile(l), Description: control.OrNull(l.Description), MCPAllow: l.MCPAllow,
 		MCPBridge: l.MCPBridge, Adapter: l.Adapter, MCP: l.MCP, EnvPass: l.EnvPass,
 	}}, nil
+}
+
+// startsByFile reports whether a harness's table has it started: of a project's,
+// which up starts, what says nothing says yes (CLI-6).
+func startsByFile(l config.AgentLaunch) bool {
+	return l.Enabled || l.Project != "" && !l.EnabledWritten
 }
 
 // looked adapts an attachment to what clients are given.

@@ -44,6 +44,9 @@ func TestHarnesses_FollowTheFile(t *testing.T) {
 		if err != nil || strings.Contains(shape(t, d), "xyzzy") || cmp.Diff(control.List[string]{"TOKEN"}, d.Definition.Env) != "" {
 			t.Errorf("description: %+v, %v", d, err)
 		}
+		if d, err := o.ops.Describe("idle"); err != nil || d.Definition.Description != nil || d.Definition.Enabled {
+			t.Errorf("one that says nothing: %s, %v", shape(t, d), err)
+		}
 		var p *control.Problem
 		if _, err := o.ops.Describe("nobody"); !errors.As(err, &p) || !strings.Contains(p.Hint, "rev") {
 			t.Errorf("of nobody: %v", err)

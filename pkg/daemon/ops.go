@@ -196,6 +196,9 @@ func (o *ops) problem(key string) string {
 
 // Prompts implements [control.Ops].
 func (o *ops) Prompts(_ context.Context, project string) ([]control.PromptInfo, error) {
+	if _, up := o.loop.State().Desired.Projects[project]; project != "" && !up {
+		return nil, control.NoProject(project, o.Projects())
+	}
 	infos := []control.PromptInfo{}
 	view := o.broker.View(broker.NewScope("", project, nil, false))
 	for _, p := range o.loop.State().Desired.Prompts {

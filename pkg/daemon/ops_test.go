@@ -204,6 +204,9 @@ func TestPrompts_AreListedAsTheyAreServed(t *testing.T) {
 		if o.status().Prompts != 1 {
 			t.Error("status does not count it")
 		}
+		if list, err := o.ops.Prompts(t.Context(), "nope"); err == nil || list != nil || !strings.Contains(err.Error(), `no project "nope" is up`) {
+			t.Errorf("of a project that is not up: %s, %v", shape(t, list), err)
+		}
 	})
 }
 
