@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 
 	"harness/pkg/control"
@@ -80,10 +82,19 @@ func (a *agent) request(method string, params []byte) ([]byte, error) {
 		if !m.Error.Present() {
 			return m.Result.In(line), nil
 		}
-		text, err := jsonrpc.Unquote(m.ErrMessage.In(line))
-		if err != nil {
-			text = string(m.Error.In(line))
-		}
-		return nil, errors.New(text)
+		return nil, rpcError(slices.Clone(m.Error.In(line)))
 	}
+}
+
+// rpcError is a JSON-RPC error object as it arrived. An upstream's keeps its code
+// and data (MCP-7).
+type rpcError json.RawMessage
+
+// Error is the message of the object.
+func (e rpcError) Error() string {
+	var said struct{ Message *string }
+	if json.Unmarshal(e, &said) != nil || said.Message == nil {
+		return string(e)
+	}
+	return *said.Message
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -107,6 +108,8 @@ type refusal struct {
 		Code    wire.Code `json:"code"`
 		Message string    `json:"message"`
 		Hint    *string   `json:"hint"`
+		// RPC is the JSON-RPC error that it was, if it was one.
+		RPC json.RawMessage `json:"rpc,omitempty"`
 	} `json:"error"`
 }
 
@@ -127,6 +130,9 @@ func printRefusal(out io.Writer, err error) {
 	}
 	if _, usage := errors.AsType[usageError](err); usage {
 		r.Error.Code = wire.InvalidArgument
+	}
+	if rpc, ok := errors.AsType[rpcError](err); ok {
+		r.Error.RPC = json.RawMessage(rpc)
 	}
 	// Whoever does not read it has the exit code.
 	_ = printJSON(out, r)
