@@ -330,6 +330,9 @@ func TestProgramVersion_IsNeverEmpty(t *testing.T) {
 	if want := "harness " + programVersion() + "\n"; got != (outcome{exitDone, want, ""}) || programVersion() == "" {
 		t.Errorf("%+v", got)
 	}
+	if got, want := invoke(t, "version", "--json"), fmt.Sprintf("{\"version\":%q,\"api\":%q}\n", programVersion(), control.APIVersion()); got != (outcome{exitDone, want, ""}) {
+		t.Errorf("%+v, want %s", got, want)
+	}
 }
 
 // didYouMean is tested through run; here only that a tree can be built twice,

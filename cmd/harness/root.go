@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"harness/pkg/control"
 	"harness/pkg/plain"
 	"harness/pkg/run"
 )
@@ -91,16 +92,28 @@ func didYouMean(cmd *cobra.Command, word string) string {
 	return " (did you mean " + strings.Join(names, " or ") + "?)"
 }
 
+// versions is the answer of `harness version --json`.
+type versions struct {
+	Version string `json:"version"`
+	API     string `json:"api"` // of the control interface, major.minor
+}
+
 func newVersionCmd() *cobra.Command {
-	return &cobra.Command{
+	var asJSON bool
+	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
 		Args:  exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if asJSON {
+				return printJSON(cmd.OutOrStdout(), versions{programVersion(), control.APIVersion()})
+			}
 			_, err := fmt.Fprintln(cmd.OutOrStdout(), "harness "+programVersion())
 			return err
 		},
 	}
+	jsonFlag(cmd, &asJSON)
+	return cmd
 }
 
 // jsonFlag adds --json.
