@@ -376,6 +376,10 @@ func (s *session) notification(line []byte, m *jsonrpc.Message) {
 	}
 }
 
+// maxClientName is how many characters of a client's name are kept: every status
+// has it.
+const maxClientName = 128
+
 // greet answers initialize with the instructions of the catalog in force.
 func (s *session) greet(line []byte, m *jsonrpc.Message) {
 	id := m.ID.In(line)
@@ -388,12 +392,13 @@ func (s *session) greet(line []byte, m *jsonrpc.Message) {
 		Name string `json:"name"`
 	}
 	if err := json.Unmarshal(m.Params.In(line), &asked); err != nil {
-		s.invalid(id, "initialize: "+err.Error())
+		s.invalid(id, "initialize takes an object with the string protocolVersion, the object capabilities and the object clientInfo")
 		return
 	}
 	maps.DeleteFunc(asked.Capabilities, func(_ string, raw json.RawMessage) bool { return string(raw) == "null" }) // says no
 	// A client that does not say who it is is served all the same.
 	_ = json.Unmarshal(asked.ClientInfo, &client)
+	client.Name = cutRunes(client.Name, maxClientName)
 	s.class.Store(s.b.opt.Class(client.Name))
 	s.shown.Store(nil)
 	c := s.catalog()

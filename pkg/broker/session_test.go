@@ -197,6 +197,27 @@ func TestSession_AnnouncesWhatTheOfflineEndpointAnnouncesToo(t *testing.T) {
 	a.want(string(wire.AppendInitialize(nil, []byte("9007199254740993"), "2099-01-01", "test", wire.Capabilities, "")))
 }
 
+func TestSession_SaysWhatInitializeTakes(t *testing.T) {
+	a := newFixture(t, nil, nil).connect(broker.Limits{MaxMessage: 1 << 20})
+	for _, params := range []string{``, `,"params":[]`, `,"params":7`, `,"params":{"protocolVersion":5}`, `,"params":{"capabilities":[]}`} {
+		a.send(`{"jsonrpc":"2.0","id":1,"method":"initialize"` + params + `}`)
+		if got := a.read(); !strings.Contains(got, `"code":-32602`) || !strings.Contains(got, "initialize takes an object") || strings.Contains(got, "Go ") {
+			t.Errorf("%s: %s", params, got)
+		}
+	}
+}
+
+// A name is shown wherever the session is, so it is not as long as its client likes.
+func TestSession_KeepsOnlySoMuchOfAClientsName(t *testing.T) {
+	f := newFixture(t, nil, nil)
+	a := f.connect(broker.Limits{MaxMessage: 1 << 20})
+	a.send(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"` + strings.Repeat("ä", 100_000) + `"}}}`)
+	a.read()
+	if got := f.b.Sessions()[0].Client; !strings.HasPrefix(got, "äää") || len([]rune(got)) > 129 {
+		t.Errorf("%d characters", len([]rune(got)))
+	}
+}
+
 func TestSession_AnswersADiscoverProbeBeforeInitializeAtOnce(t *testing.T) {
 	a := newFixture(t, nil, nil).connect(broker.Limits{MaxMessage: 1 << 20})
 	a.send(`{"jsonrpc":"2.0","id":0,"method":"server/discover","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}`)
