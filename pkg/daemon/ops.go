@@ -137,8 +137,13 @@ func (o *ops) Reload(ctx context.Context, req control.ReloadRequest) (*control.R
 		}
 		result.Changed = append(result.Changed, change)
 	}
+	waiting := o.loop.State().Waiting
 	for _, key := range passed.Started {
-		if problem := o.problem(key); problem != "" {
+		problem := o.problem(key)
+		if problem == "" && slices.Contains(waiting, key) {
+			problem = "still starting; `harness status` shows when it runs"
+		}
+		if problem != "" {
 			file := o.config
 			if project, _ := reconcile.SplitName(key); project != "" {
 				file = s.Desired.Projects[project].Path

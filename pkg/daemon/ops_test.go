@@ -146,6 +146,25 @@ func TestReload_SaysWhatItChangedAndWhatBecameOfThat(t *testing.T) {
 	})
 }
 
+func TestReload_NamesWhatItWaitedForInVain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOffice(t)
+		o.write("harness.toml", oneUpstream)
+		o.open()
+		o.becomes("up", runs("echo"))
+		o.edit("[mcp.up]\ncmd = \"sh\"\nargs = [\"other\"]\n") // read before anybody asks
+		begun := time.Now()
+		r := o.reload(control.ReloadRequest{WaitMS: 3000})
+		if took := time.Since(begun); took != 3*time.Second || len(r.Changed) != 0 || len(r.Warnings) != 1 || *r.Warnings[0].Key != "mcp.up" || !strings.HasPrefix(r.Warnings[0].Message, "still starting") {
+			t.Errorf("after %v: %s", took, shape(t, r))
+		}
+		o.becomes("up", func(s *upstream.Status) { s.Launch, s.Pending, s.Answered = *s.Pending, nil, true })
+		if r := o.reload(control.ReloadRequest{WaitMS: 3000}); len(r.Warnings) != 0 {
+			t.Errorf("once it is up: %s", shape(t, r))
+		}
+	})
+}
+
 func TestReload_NamesTheFileOfAProjectWhoseServerFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newOffice(t)
@@ -228,7 +247,11 @@ func (o *office) word(do func(context.Context, []string) ([]control.UnitState, e
 		<-done
 		var text []string
 		for _, s := range states {
-			text = append(text, s.Name+" "+s.State)
+			line := s.Name + " " + s.State
+			if s.Error != nil {
+				line += ": " + *s.Error
+			}
+			text = append(text, line)
 		}
 		return took, strings.Join(text, ", "), err
 	}
@@ -254,8 +277,8 @@ func TestUnits_ReturnWhenTheyAreThereOrTheFirstTryFailed(t *testing.T) {
 		twice := o.word(o.ops.Start, "mcp.two") // it is on its way
 		time.Sleep(3 * time.Second)
 		o.becomes("two", func(s *upstream.Status) { s.State, s.Error, s.Answered = upstream.Restarting, "exited", true })
-		o.expect(both, 3*time.Second, "mcp.up running, mcp.two restarting")
-		o.expect(twice, 3*time.Second, "mcp.two restarting")
+		o.expect(both, 3*time.Second, "mcp.up running, mcp.two restarting: exited")
+		o.expect(twice, 3*time.Second, "mcp.two restarting: exited")
 
 		restart := o.word(o.ops.Restart, "mcp.up")
 		time.Sleep(time.Second)
@@ -283,12 +306,12 @@ func TestUnits_EndTheirWaitWhenSomebodyElseDecides(t *testing.T) {
 		restart := o.word(o.ops.Restart, "mcp.up")
 		time.Sleep(time.Second)
 		stop := o.word(o.ops.Stop, "mcp.up")
-		o.expect(restart, time.Second, "mcp.up stopping")
+		o.expect(restart, time.Second, "mcp.up stopping: it was stopped meanwhile, by hand or by an edit")
 		time.Sleep(time.Second)
 		start := o.word(o.ops.Start, "mcp.up")
-		o.expect(stop, time.Second, "mcp.up starting")
+		o.expect(stop, time.Second, "mcp.up starting: it was started again meanwhile, by hand or by an edit")
 		o.edit("# none\n")
-		o.expect(start, 0, "mcp.up stopping")
+		o.expect(start, 0, "mcp.up stopping: it was stopped meanwhile, by hand or by an edit")
 	})
 }
 

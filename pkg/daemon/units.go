@@ -118,17 +118,20 @@ type word struct {
 	tell    func(reconcile.Intents, string) (reconcile.Intents, bool)
 	already func(standing) bool
 	done    func(standing) bool
+	// overtaken is why it came to nothing where somebody else decided meanwhile,
+	// "" where nobody did.
+	overtaken func(standing) string
 }
 
 // toStart leaves one that runs alone, and one that is in its first try is not
 // started again, only waited for.
 func toStart() word {
-	return word{reconcile.Intents.Start, func(s standing) bool { return s.enabled && (s.running || !s.answered) }, started}
+	return word{reconcile.Intents.Start, func(s standing) bool { return s.enabled && (s.running || !s.answered) }, started, stoppedMeanwhile}
 }
 
-func toRestart() word { return word{reconcile.Intents.Restart, never, started} }
+func toRestart() word { return word{reconcile.Intents.Restart, never, started, stoppedMeanwhile} }
 
-func toStop() word { return word{reconcile.Intents.Stop, never, stopped} }
+func toStop() word { return word{reconcile.Intents.Stop, never, stopped, startedMeanwhile} }
 
 // Start implements [control.Ops] (CLI-6): it returns when each runs or its
 // first try has failed.
@@ -156,6 +159,20 @@ func started(s standing) bool { return !s.there || !s.enabled || s.running || s.
 // else has started it again.
 func stopped(s standing) bool {
 	return !s.there || s.enabled || s.state.State == string(agent.Stopped)
+}
+
+func stoppedMeanwhile(s standing) string {
+	if s.there && s.enabled || s.running {
+		return ""
+	}
+	return "it was stopped meanwhile, by hand or by an edit"
+}
+
+func startedMeanwhile(s standing) string {
+	if !s.there || !s.enabled || s.state.State == string(agent.Stopped) {
+		return ""
+	}
+	return "it was started again meanwhile, by hand or by an edit"
 }
 
 // wish is a word about one unit.
@@ -197,7 +214,11 @@ func (o *ops) grant(ctx context.Context, wishes []wish) ([]control.UnitState, er
 	}
 	states := make([]control.UnitState, len(wishes))
 	for i, w := range wishes {
-		states[i] = o.standing(w.unit).state
+		s := o.standing(w.unit)
+		if why := w.overtaken(s); why != "" && s.state.Error == nil {
+			s.state.Error = &why
+		}
+		states[i] = s.state
 	}
 	return states, nil
 }
