@@ -197,7 +197,7 @@ func (s *session) completion(line []byte, m *jsonrpc.Message) {
 		}
 		var e *wire.Error
 		if r, e = c.resources.find(uri); e != nil {
-			s.fail(id, wire.InvalidParams, e)
+			s.fail(id, wire.ResourceNotFound, e)
 			return
 		}
 		at = m.RefURI

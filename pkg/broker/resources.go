@@ -132,7 +132,11 @@ func (s *resourceSet) find(uri string) (route, *wire.Error) {
 	}
 	scheme := schemeOf(uri)
 	alike := func(r resource) bool { return scheme != "" && schemeOf(r.own) == scheme }
-	if r, err, found := only(append(matching(s.listed, alike), matching(s.templates, alike)...), uri); found {
+	may := append(matching(s.listed, alike), matching(s.templates, alike)...)
+	if r, err, found := only(may, uri); found {
+		if err != nil {
+			err = wire.New(wire.InvalidArgument, fmt.Sprintf("no upstream lists %q; several have resources of %s:, so %s", clip(uri), clip(scheme), sayWhich(keysOf(may), uri)))
+		}
 		return r, err
 	}
 	if len(s.owners) == 1 {
@@ -155,21 +159,29 @@ func matching(list []resource, fits func(resource) bool) []route {
 // only returns the one upstream that routes lead to. found is false where they
 // lead nowhere; leading to several is an error that says how to tell them apart.
 func only(routes []route, uri string) (r route, e *wire.Error, found bool) {
-	var keys []string
-	for _, r := range routes {
-		if !slices.Contains(keys, r.key) {
-			keys = append(keys, r.key)
-		}
-	}
+	keys := keysOf(routes)
 	switch len(keys) {
 	case 0:
 		return route{}, nil, false
 	case 1:
 		return routes[0].to(uri), nil, true
 	}
+	return route{}, wire.New(wire.InvalidArgument, fmt.Sprintf("%d upstreams have %q; %s", len(keys), clip(uri), sayWhich(keys, uri))), true
+}
+
+// keysOf are the upstreams that routes lead to, sorted, each once.
+func keysOf(routes []route) []string {
+	var keys []string
+	for _, r := range routes {
+		keys = append(keys, r.key)
+	}
 	slices.Sort(keys)
-	return route{}, wire.New(wire.InvalidArgument, fmt.Sprintf("%d upstreams have %q; say which: %q or the like for %s",
-		len(keys), clip(uri), address(clip(uri), keys[0]), strings.Join(keys, ", "))), true
+	return slices.Compact(keys)
+}
+
+// sayWhich says how the resource of one of several upstreams is asked for.
+func sayWhich(keys []string, uri string) string {
+	return fmt.Sprintf("say which: %q or the like for %s", address(clip(uri), keys[0]), strings.Join(keys, ", "))
 }
 
 // schemeOf returns the scheme of a URI, "" for none.

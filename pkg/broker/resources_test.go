@@ -84,6 +84,10 @@ func TestSession_ReadsTheResourceOfWhoeverHasIt(t *testing.T) {
 	if got := s.ask(3, "resources/read", `{"uri":"none:1"}`); !strings.Contains(got, `"code":-32002`) || !strings.Contains(got, `"code":"invalid_argument"`) {
 		t.Errorf("an unknown one: %s", got)
 	}
+	if got := s.ask(3, "resources/read", `{"uri":"demo://zz"}`); !strings.Contains(got, "-32002") ||
+		!strings.Contains(got, `no upstream lists \"demo://zz\"; several have resources of demo:, so say which: \"demo://zz#harness.upstream=a\" or the like for a, b`) {
+		t.Errorf("one that two could have: %s", got)
+	}
 	for uri, to := range map[string]struct {
 		up  *fakeUpstream
 		own string
@@ -135,7 +139,7 @@ func TestSession_UpstreamPromptsStandBesideFiles(t *testing.T) {
 		`{"ref":{"type":"ref/prompt","name":"greet"},"argument":{"name":"who","value":"x"}}`: `"result":{"completion":{"values":[],"total":0,"hasMore":false}}`,
 		`{"ref":{"type":"ref/prompt","name":"none"},"argument":{"name":"who","value":"x"}}`:  `-32602`,
 		`{"argument":{"name":"who","value":"x"}}`:                                            `-32602`,
-		`{"ref":{"type":"ref/resource","uri":"x:1"}}`:                                        `-32602`,
+		`{"ref":{"type":"ref/resource","uri":"x:1"}}`:                                        `-32002`,
 	} {
 		if got := s.ask(4, "completion/complete", params); !strings.Contains(got, want) {
 			t.Errorf("%s: %s", params, got)
