@@ -204,10 +204,13 @@ func (c *conn) line(line []byte, torn bool) jsonrpc.Owner {
 	case jsonrpc.Request:
 		c.request(line, m)
 	default:
-		c.noise("not JSON-RPC", line)
+		return c.broke(line, errNeither)
 	}
 	return nil
 }
+
+// errNeither is what is wrong with an answer that holds nothing.
+var errNeither = errors.New("it has neither a result nor an error")
 
 // broke acts on a line that is no message. If it was to be the answer to a
 // call, that call will get no other.

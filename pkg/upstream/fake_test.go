@@ -258,6 +258,8 @@ func (f *faker) call(r request) {
 		f.exit(3)
 	case "broken":
 		f.print(`{"jsonrpc":"2.0","id":` + string(r.ID) + `,"result":{"a":[1}` + "\n")
+	case "neither":
+		f.print(`{"jsonrpc":"2.0","id":` + string(r.ID) + "}\n")
 	case "close":
 		f.out.(io.Closer).Close()
 	case "heir":

@@ -145,9 +145,11 @@ func TestRelay_FailsACallWhoseAnswerIsTorn(t *testing.T) {
 		t := r.t
 		u, a := r.start(script{}), newAgent()
 		held := a.call(u, "hold", "{}")
-		torn := a.call(u, "broken", "{}")
-		if torn.wait(t); torn.err == nil || torn.err.Code != "operation_failed" {
-			t.Errorf("told: %s", torn.text)
+		for name, want := range map[string]string{"broken": "no valid message", "neither": "neither a result nor an error"} {
+			torn := a.call(u, name, "{}")
+			if torn.wait(t); torn.err == nil || torn.err.Code != "operation_failed" || !strings.Contains(torn.err.Message, want) {
+				t.Errorf("%s: told: %s", name, torn.text)
+			}
 		}
 		a.call(u, "release", "{}").wait(t)
 		if got := held.wait(t); !strings.Contains(got, "held") {
