@@ -71,7 +71,7 @@ func settled(l *flock.Flock, path string, log *slog.Logger) (bool, error) {
 	}
 	there, err := os.Lstat(path)
 	if err != nil || !os.SameFile(held, there) {
-		return false, nil // another daemon was faster
+		return false, nil //nolint:nilerr // another daemon was faster
 	}
 	aside, err := durable.SetAside(path)
 	if err == nil {
