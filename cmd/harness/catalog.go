@@ -54,7 +54,7 @@ func catalogOf(root *cobra.Command) (run.Catalog, error) {
 		}
 		for _, role := range roles {
 			if !slices.Contains(run.Roles(), role) {
-				return c, fmt.Errorf("the command %q has a role that is none: %q", cmd.CommandPath(), role)
+				return c, fmt.Errorf("the command %q has an unknown role: %q", cmd.CommandPath(), role)
 			}
 		}
 		_, args, _ := strings.Cut(cmd.Use, " ")

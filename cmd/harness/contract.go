@@ -180,7 +180,7 @@ func requestOf(r *contract.Runner, arg, session string) (contract.Request, error
 		return contract.Request{}, fmt.Errorf("read the contract %q: %w", arg, err)
 	}
 	if session != "" {
-		return contract.Request{}, usagef("--session names the session of a file, and %q is none", arg)
+		return contract.Request{}, usagef("--session names the session of a file, and %q is not a file", arg)
 	}
 	text, root, err := r.Text(arg)
 	if err != nil {

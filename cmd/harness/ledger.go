@@ -91,7 +91,7 @@ func writeBundle(cmd *cobra.Command, file string, b *ledger.Bundle, data []byte,
 	} else if err != nil {
 		return fmt.Errorf("write %q: %w", file, err)
 	} else if !info.IsDir() {
-		return fmt.Errorf("write %q: %q is no directory", file, dir)
+		return fmt.Errorf("write %q: %q is not a directory", file, dir)
 	}
 	if err := durable.WriteFile(file, data, bundleMode); err != nil {
 		return err

@@ -104,7 +104,7 @@ func verify(data []byte, pin ledger.Pin, trust string) (verification, error) {
 	if trust == trustPinned {
 		return v, &ledger.Fault{Message: "none of its public keys is the pinned one: it was signed by somebody else"}
 	}
-	return v, &ledger.Fault{Message: fmt.Sprintf("its chain fits together, but it is signed by %s, which is no key of this machine's ledger and which nobody vouched for; once you know whose it is, pass --key with it", head.Key)}
+	return v, &ledger.Fault{Message: fmt.Sprintf("its chain fits together, but it is signed by %s, which is not a key of this machine's ledger and which nobody vouched for; once you know whose it is, pass --key with it", head.Key)}
 }
 
 // pin is what was given, or the ring of this machine, and which of the two.

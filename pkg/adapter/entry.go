@@ -120,7 +120,7 @@ func (f *fields) has(name string) bool { return f.entry[name] != nil }
 func (f *fields) string(name string) string {
 	s, ok := f.entry[name].(string)
 	if !ok && f.has(name) {
-		f.fail("%s is no string", name)
+		f.fail("%s is not a string", name)
 	}
 	return s
 }
@@ -146,7 +146,7 @@ func (f *fields) strings(name string) []string {
 		words[i], ok = word, ok && isString
 	}
 	if !ok {
-		f.fail("%s is no list of strings", name)
+		f.fail("%s is not a list of strings", name)
 	}
 	return words
 }
@@ -181,7 +181,7 @@ func (f *fields) variables(name string, in dialect) map[string]Text {
 	for _, key := range slices.Sorted(maps.Keys(table)) {
 		word, ok := scalar(table[key])
 		if !ok {
-			f.fail("%s.%s is no string", name, key)
+			f.fail("%s.%s is not a string", name, key)
 		}
 		env[key] = f.text(name+"."+key, word, in)
 	}

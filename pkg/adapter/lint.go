@@ -48,11 +48,11 @@ func members(raw json.RawMessage) (all map[string]json.RawMessage, ok bool) {
 func sdkList(tool []byte) string {
 	t, ok := members(tool)
 	if !ok {
-		return "it is no object"
+		return "it is not an object"
 	}
 	for _, name := range []string{"title", "description"} {
 		if raw, there := t[name]; there && !isString(raw) {
-			return name + " is no string"
+			return name + " is not a string"
 		}
 	}
 	if reason := sdkSchema("inputSchema", t["inputSchema"]); reason != "" {
@@ -66,7 +66,7 @@ func sdkList(tool []byte) string {
 	for _, name := range []string{"annotations", "_meta", "execution"} {
 		if raw, there := t[name]; there {
 			if _, ok := members(raw); !ok {
-				return name + " is no object"
+				return name + " is not an object"
 			}
 		}
 	}
@@ -79,7 +79,7 @@ func sdkList(tool []byte) string {
 func sdkSchema(name string, raw json.RawMessage) string {
 	s, ok := members(raw)
 	if !ok {
-		return name + " is no object"
+		return name + " is not an object"
 	}
 	if string(s["type"]) != `"object"` {
 		return name + `.type is not "object"`
@@ -87,18 +87,18 @@ func sdkSchema(name string, raw json.RawMessage) string {
 	if raw, there := s["properties"]; there {
 		properties, ok := members(raw)
 		if !ok {
-			return name + ".properties is no object"
+			return name + ".properties is not an object"
 		}
 		for _, key := range slices.Sorted(maps.Keys(properties)) {
 			if p := properties[key]; len(p) == 0 || p[0] != '{' && p[0] != '[' {
-				return fmt.Sprintf("%s.properties.%s is no object", name, key)
+				return fmt.Sprintf("%s.properties.%s is not an object", name, key)
 			}
 		}
 	}
 	if raw, there := s["required"]; there {
 		var required []*string
 		if json.Unmarshal(raw, &required) != nil || required == nil || slices.Contains(required, nil) {
-			return name + ".required is no list of strings"
+			return name + ".required is not a list of strings"
 		}
 	}
 	return ""
@@ -110,7 +110,7 @@ func lintAnnotations(a map[string]json.RawMessage) string {
 		value := string(a[name])
 		switch {
 		case name == "title" && !isString(a[name]):
-			return "annotations.title is no string"
+			return "annotations.title is not a string"
 		case slices.Contains(knownHints(), name) && value != "true" && value != "false":
 			return "annotations." + name + " is neither true nor false"
 		}
@@ -129,20 +129,20 @@ func isString(raw json.RawMessage) bool { return len(raw) > 0 && raw[0] == '"' }
 func typedList(tool []byte) string {
 	t, ok := members(tool)
 	if !ok {
-		return "it is no object"
+		return "it is not an object"
 	}
 	for _, name := range []string{"title", "description"} {
 		if raw, there := t[name]; there && !isString(raw) && string(raw) != "null" {
-			return name + " is no string"
+			return name + " is not a string"
 		}
 	}
 	if _, ok := members(t["inputSchema"]); !ok {
-		return "inputSchema is no object"
+		return "inputSchema is not an object"
 	}
 	for _, name := range []string{"outputSchema", "annotations"} {
 		if raw, there := t[name]; there && string(raw) != "null" {
 			if _, ok := members(raw); !ok {
-				return name + " is no object"
+				return name + " is not an object"
 			}
 		}
 	}

@@ -124,11 +124,11 @@ func TestReadOwn_SaysWhyNobodyElseCanRunAServer(t *testing.T) {
 		{"claude", `{"args": ["canary"]}`, "it has no command"},
 		{"claude", `{"command": ""}`, "it has no command"},
 		{"claude", `"canary"`, "it is no table"},
-		{"claude", `{"command": ["canary"]}`, "command is no string"},
-		{"claude", `{"command": "x", "args": "canary"}`, "args is no list of strings"},
-		{"claude", `{"command": "x", "args": [1]}`, "args is no list of strings"},
+		{"claude", `{"command": ["canary"]}`, "command is not a string"},
+		{"claude", `{"command": "x", "args": "canary"}`, "args is not a list of strings"},
+		{"claude", `{"command": "x", "args": [1]}`, "args is not a list of strings"},
 		{"claude", `{"command": "x", "env": "canary"}`, "env is no table"},
-		{"claude", `{"command": "x", "env": {"T": ["canary"]}}`, "env.T is no string"},
+		{"claude", `{"command": "x", "env": {"T": ["canary"]}}`, "env.T is not a string"},
 		{"claude", `{"command": "x", "disabled": "canary"}`, "disabled is neither true nor false"},
 		{"claude", `{"command": "x", "url": "canary", "type": "stdio"}`, ""},
 		{"gemini", `{"httpUrl": "https://canary"}`, "it is not on stdio but has a httpUrl, which harness does not run"},
@@ -141,7 +141,7 @@ func TestReadOwn_SaysWhyNobodyElseCanRunAServer(t *testing.T) {
 	}
 	for entry, want := range map[string]string{
 		`{"type": "remote", "url": "canary"}`:                                "it is not on stdio but remote, which harness does not run",
-		`{"type": "local", "command": "canary"}`:                             "command is no list of strings",
+		`{"type": "local", "command": "canary"}`:                             "command is not a list of strings",
 		`{"type": "local", "command": []}`:                                   "it has no command",
 		`{"command": ["x"], "environment": {"T": "{file:/home/u/.canary}"}}`: "environment.T takes a text from a file ({file:…}), which harness.toml cannot",
 	} {

@@ -102,7 +102,7 @@ func (c *OwnCall) Relay(call *jsonrpc.Call, line []byte, m *jsonrpc.Message, _ *
 		Arguments json.RawMessage `json:"arguments"`
 	}
 	if err := json.Unmarshal(orEmpty(m.Params.In(line)), &params); err != nil {
-		return wire.New(wire.InvalidArgument, c.tool.Tool.Name+": the params are no object")
+		return wire.New(wire.InvalidArgument, c.tool.Tool.Name+": the params are not an object")
 	}
 	if len(params.Arguments) == 0 {
 		params.Arguments = json.RawMessage(`{}`)

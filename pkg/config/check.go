@@ -55,7 +55,7 @@ func (l *loader) checkMembers(cfg *Config) {
 		at := place("").key("profile").key(name).key("members")
 		for _, member := range cfg.Profiles[name].Members {
 			if _, ok := cfg.Agents[member]; !ok {
-				l.fault(at, "%s is no [harness.*] of this file%s", show(member), suggest(member, names))
+				l.fault(at, "%s is not a [harness.*] table of this file%s", show(member), suggest(member, names))
 			}
 		}
 	}

@@ -56,7 +56,7 @@ func (r *Runner) read(id string, get func() ([]ledger.Entry, error)) ([]ledger.E
 	defer session.Close()
 	dir, err := session.Sub(ledger.EvidenceName)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, &ledger.Fault{Message: fmt.Sprintf("%s of session %s is no directory, or cannot be read", ledger.EvidenceName, id)}
+		return nil, &ledger.Fault{Message: fmt.Sprintf("%s of session %s is not a directory, or cannot be read", ledger.EvidenceName, id)}
 	}
 	var seen []evidence.Info
 	if dir != nil {

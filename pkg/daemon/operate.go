@@ -291,12 +291,12 @@ func (o *ops) task(a launchArgs, actor run.Actor) (task, error) {
 	}
 	t.launch = agent.Launch
 	if a.Role != "" && !slices.Contains(run.Roles(), a.Role) {
-		return t, refusal(fmt.Sprintf("role: %.40q is none; there are %s", a.Role, strings.Join(run.Roles(), ", ")))
+		return t, refusal(fmt.Sprintf("role: %.40q is unknown; use one of %s", a.Role, strings.Join(run.Roles(), ", ")))
 	}
 	if a.Timeout != "" {
 		d, err := time.ParseDuration(a.Timeout)
 		if err != nil || d <= 0 || d > longestTimeout {
-			return t, refusal(fmt.Sprintf("timeout: %.40q is no duration of at most %s, such as 10m", a.Timeout, longestTimeout))
+			return t, refusal(fmt.Sprintf("timeout: %.40q must be a duration of at most %s, such as \"10m\"", a.Timeout, longestTimeout))
 		}
 		t.timeout = d
 	}

@@ -369,8 +369,8 @@ func TestUnits_RefuseNamesThatAreNot(t *testing.T) {
 			hint string
 		}{
 			"up":       {wire.UnknownHarness, "did you mean mcp.up?"},
-			"mcp.nope": {wire.UnknownHarness, "there are: rev, mcp.up"},
-			"re":       {wire.UnknownHarness, "there are: rev, mcp.up"},
+			"mcp.nope": {wire.UnknownHarness, "declared: rev, mcp.up"},
+			"re":       {wire.UnknownHarness, "declared: rev, mcp.up"},
 		}
 		for name, tt := range tests {
 			_, err := o.ops.Stop(t.Context(), []string{"mcp.up", name})

@@ -65,7 +65,7 @@ func displaced(d *reconcile.Desired, profile string) []string {
 func noProfile(d *reconcile.Desired, name string) error {
 	p := &control.Problem{Code: wire.OperationFailed, Message: fmt.Sprintf("no profile is named %q", name), Hint: "none is declared; add a [profile.<name>] table"}
 	if len(d.Profiles) > 0 {
-		p.Hint = "there are: " + strings.Join(slices.Sorted(maps.Keys(d.Profiles)), ", ")
+		p.Hint = "declared: " + strings.Join(slices.Sorted(maps.Keys(d.Profiles)), ", ")
 	}
 	return p
 }

@@ -100,7 +100,7 @@ func pathReason(err error) string {
 	case errors.Is(err, fs.ErrNotExist):
 		return "there is nothing at that path"
 	case errors.Is(err, syscall.ENOTDIR):
-		return "it is not a directory, or below what is none"
+		return "it is not a directory, or a parent of it is not"
 	case errors.Is(err, evidence.ErrLink):
 		return "a component of the path is a symbolic link; name the real path"
 	case errors.Is(err, evidence.ErrIrregular):

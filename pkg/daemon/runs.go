@@ -77,9 +77,9 @@ func unstartedWhy(err error) string {
 	case errors.Is(err, fs.ErrPermission):
 		return "its program may not be executed, or its working directory not be entered"
 	case errors.Is(err, syscall.ENOTDIR):
-		return "its working directory is none"
+		return "its working directory is not a directory"
 	case errors.Is(err, syscall.ENOEXEC):
-		return "its program is none for this machine"
+		return "its program cannot run on this machine"
 	case errors.Is(err, syscall.E2BIG):
 		return "its arguments and environment are too large"
 	}

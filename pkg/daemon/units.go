@@ -60,7 +60,7 @@ func (o *ops) otherNames(d *reconcile.Desired, name string) string {
 	if len(names) == 0 {
 		return "nothing is declared; add a [harness.<name>] or [mcp.<key>] table to " + o.config
 	}
-	return "there are: " + strings.Join(names, ", ")
+	return "declared: " + strings.Join(names, ", ")
 }
 
 // otherHarnesses says what harness could have been meant.
@@ -73,7 +73,7 @@ func (o *ops) otherHarnesses(d *reconcile.Desired, name string) string {
 	if len(names) == 0 {
 		return "none is declared; add a [harness.<name>] table to " + o.config
 	}
-	return "there are: " + strings.Join(names, ", ")
+	return "declared: " + strings.Join(names, ", ")
 }
 
 // standing is how a unit stands, whatever it is.

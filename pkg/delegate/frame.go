@@ -75,7 +75,7 @@ func (r reader) headed(line []byte) ([]byte, framing, error) {
 		name, value, _ := bytes.Cut(line, []byte(":"))
 		if bytes.EqualFold(name, []byte("content-length")) {
 			if size, err = strconv.Atoi(string(bytes.TrimSpace(value))); err != nil || size < 0 {
-				return nil, headers, &errFrame{headers, "a Content-Length that is no length"}
+				return nil, headers, &errFrame{headers, "a Content-Length that is not a length"}
 			}
 		}
 		if line, err = r.line(); err != nil {

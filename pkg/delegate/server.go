@@ -168,7 +168,7 @@ func (s *server) one(ctx context.Context, message []byte, f framing, reply func(
 	var m jsonrpc.Message
 	r := members(message)
 	if version, ok := text(r["jsonrpc"]); jsonrpc.Peek(message, &m) != nil || !ok || version != "2.0" {
-		reply(wire.AppendPlainError(nil, nil, wire.InvalidRequest, "the message is no JSON-RPC 2.0"))
+		reply(wire.AppendPlainError(nil, nil, wire.InvalidRequest, "the message is not JSON-RPC 2.0"))
 		return
 	}
 	method, asks := text(r["method"])

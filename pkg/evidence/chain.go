@@ -151,7 +151,7 @@ func typeOK(typ string) bool {
 // A type is of lower case letters, digits and _.
 func (h Head) Append(typ string, at time.Time, body any) (Entry, Head, error) {
 	if !typeOK(typ) {
-		return Entry{}, h, fmt.Errorf("append a record: %q is no type", typ)
+		return Entry{}, h, fmt.Errorf("append a record: %q is not a type", typ)
 	}
 	raw, err := Canonical(body)
 	if err != nil {

@@ -192,7 +192,7 @@ func (t tool) read(arguments json.RawMessage) (request, error) {
 		arguments = json.RawMessage("{}")
 	}
 	if err := json.Unmarshal(arguments, &given); err != nil {
-		return r, wire.New(wire.InvalidArgument, t.name+": the arguments are no object")
+		return r, wire.New(wire.InvalidArgument, t.name+": the arguments are not an object")
 	}
 	for key := range given {
 		if _, known := t.takes[key]; !known {

@@ -104,7 +104,7 @@ func decodeBundle(data []byte) (*Bundle, error) {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&b); err != nil {
-		return nil, faultf(0, "it is no bundle: %s", misread(err))
+		return nil, faultf(0, "it is not a bundle: %s", misread(err))
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return nil, faultf(0, "something follows the bundle")
@@ -125,7 +125,7 @@ func decodeBundle(data []byte) (*Bundle, error) {
 	have, err := Canonical(json.RawMessage(data))
 	switch {
 	case err != nil || !bytes.Equal(have, want[:len(want)-1]):
-		return nil, faultf(0, "it has members that are no bundle's, or lacks some")
+		return nil, faultf(0, "it has members that a bundle does not have, or lacks some")
 	case !uniform(data):
 		return nil, faultf(0, "it is laid out in more than one way: bytes were added, removed or changed")
 	}
@@ -139,7 +139,7 @@ func misread(err error) string {
 	case !ok:
 		return strings.TrimPrefix(err.Error(), "json: ")
 	case wrong.Field == "":
-		return "it is no object"
+		return "it is not an object"
 	}
 	kind, _, _ := strings.Cut(wrong.Value, " ")
 	return fmt.Sprintf("%s: a bundle has no %s there", wrong.Field, kind)

@@ -306,11 +306,11 @@ func TestVerify_SaysPreciselyWhatDoesNotHold(t *testing.T) {
 
 func TestVerify_SaysWhatIsNoBundleInWordsOfJSON(t *testing.T) {
 	for text, want := range map[string]string{
-		`[]`:                     "it is no bundle: it is no object",
-		`{"session":5}`:          "it is no bundle: session: a bundle has no number there",
-		`{"entries":{}}`:         "it is no bundle: entries: a bundle has no object there",
-		`{"entries":[{"n":""}]}`: "it is no bundle: entries.n: a bundle has no string there",
-		`{"other":1}`:            `it is no bundle: unknown field "other"`,
+		`[]`:                     "it is not a bundle: it is not an object",
+		`{"session":5}`:          "it is not a bundle: session: a bundle has no number there",
+		`{"entries":{}}`:         "it is not a bundle: entries: a bundle has no object there",
+		`{"entries":[{"n":""}]}`: "it is not a bundle: entries.n: a bundle has no string there",
+		`{"other":1}`:            `it is not a bundle: unknown field "other"`,
 	} {
 		if _, err := ledger.Verify([]byte(text), nil); err == nil || err.Error() != want {
 			t.Errorf("%s: %v, want %s", text, err, want)

@@ -113,7 +113,7 @@ func TestCollect_ServesWhatWinsAndSaysWhatDoesNot(t *testing.T) {
 			name:   "warnings of a file that is served",
 			dirs:   []Dir{dirOf("/a", "x.md", "{{who}}")},
 			served: []string{"x=/a/x.md:{{who}}"},
-			said:   []string{`/a/x.md:1: placeholder "who" is no declared argument and stays as written`},
+			said:   []string{`/a/x.md:1: placeholder "who" is not a declared argument and stays as written`},
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -140,7 +140,7 @@ func checkBody(r *report, p *Prompt, line int) {
 		done = ph.start
 		if name := string(ph.name); !known[name] {
 			known[name] = true
-			r.warn(line, "placeholder %s is no declared argument and stays as written", quote(name))
+			r.warn(line, "placeholder %s is not a declared argument and stays as written", quote(name))
 		}
 	}
 }

@@ -130,7 +130,7 @@ func (r *reader) readLink(file string) ([]byte, error) {
 		return nil, fmt.Errorf("link: %w", bare(err))
 	}
 	if !isMarkdown(target) {
-		return nil, fmt.Errorf("link to %q, which is no markdown file", target)
+		return nil, fmt.Errorf("link to %q, which is not a markdown file", target)
 	}
 	root, name, err := r.within(target)
 	if err != nil {

@@ -129,7 +129,7 @@ func TestReadDir_FollowsLinksOnlySoFar(t *testing.T) {
 		"swapped.md":   "error: is a named pipe, not a regular file",
 		"large.md":     "error: larger than 1048576 bytes",
 		"locked.md":    "error: open: permission denied",
-		"secret.md":    `error: link to "/home/.ssh/id_ed25519", which is no markdown file`,
+		"secret.md":    `error: link to "/home/.ssh/id_ed25519", which is not a markdown file`,
 		"dangling.md":  "error: link: lstat: file does not exist",
 	}
 	outside := func(target string) string {

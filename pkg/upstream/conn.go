@@ -224,7 +224,7 @@ func (c *conn) broke(line []byte, err error) jsonrpc.Owner {
 		return nil
 	}
 	return c.spoil(n, callError(wire.OperationFailed, c.board.key, Running,
-		"the answer of upstream "+c.board.key+" is no valid message: "+err.Error()))
+		"the answer of upstream "+c.board.key+" is not a valid message: "+err.Error()))
 }
 
 // spoil fails the call number n, whose answer cannot be passed on.

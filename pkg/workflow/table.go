@@ -101,7 +101,7 @@ func name(n config.Node) string {
 func role(n config.Node, roles []string) string {
 	s := n.Text()
 	if _, text := n.Raw().(string); text && !slices.Contains(roles, s) {
-		n.Fault("%s is no role; there are %s", config.Show(s), strings.Join(roles, ", "))
+		n.Fault("%s is not a role; use one of %s", config.Show(s), strings.Join(roles, ", "))
 	}
 	return s
 }

@@ -275,7 +275,7 @@ func (s *Store) make(ctx context.Context, w *Worktree, r Request) error {
 		return refine(err, "there is no such base")
 	}
 	if _, err := Git(ctx, w.Repo, "check-ref-format", "--branch", w.Branch); err != nil {
-		return refine(err, "that is no name of a branch")
+		return refine(err, "that is not a name for a branch")
 	}
 	if err := exclude(ctx, w.Repo, "/"+inRepo+"/", linkName); err != nil {
 		return err
