@@ -30,9 +30,6 @@ func (e *EnvFault) Error() string {
 // value ends on the line it begins on. Nothing is expanded. A byte order mark
 // and CRLF are accepted.
 //
-// What env may not set, an env_file may not either: it is part of the definition
-// (CFG-1, CFG-5).
-//
 // The variables come in the order of their first appearance; of a name set
 // twice the later value counts, as in a shell. The error is an *EnvFault, the
 // first one of the file.
@@ -84,9 +81,6 @@ func parseEnvLine(line string) (v EnvVar, problem string) {
 	}
 	if !validEnvName(name) {
 		return EnvVar{}, "name before = must be letters, digits and _ only, and no digit first"
-	}
-	if isOwnEnv(name) {
-		return EnvVar{}, ownEnvProblem
 	}
 	value, problem = parseEnvValue(value)
 	return EnvVar{name, Secret(value)}, problem

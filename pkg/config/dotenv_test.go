@@ -66,7 +66,7 @@ func TestParseEnvFile_ReadsEachFormOfLine(t *testing.T) {
 		"\xEF\xBB\xBFA=b":                   "A=b",
 		"A=b\r":                             "A=b",
 		"A=\"b\"\r":                         "A=b",
-		"HARNESS=theirs":                    "HARNESS=theirs",
+		"HARNESS_API_KEY=theirs":            "HARNESS_API_KEY=theirs",
 		"A=" + strings.Repeat("x", 200_000): "A=" + strings.Repeat("x", 200_000),
 	} {
 		if diff := cmp.Diff([]string{want}, revealed(t, text)); diff != "" {
@@ -96,8 +96,6 @@ func TestParseEnvFile_NamesTheLineAndNeverTheValue(t *testing.T) {
 		"export s3cr3t":              "line 1: no = in the line, expected NAME=value",
 		"\n\n1s3cr3t=s3cr3t":         "line 3: name before = must be letters, digits and _ only, and no digit first",
 		"s3-cr3t=x":                  "line 1: name before = must be letters, digits and _ only, and no digit first",
-		"A=b\nHARNESS_NAME=s3cr3t":   "line 2: HARNESS_* is set by harness itself",
-		"export HARNESS_s3cr3t=x":    "line 1: HARNESS_* is set by harness itself",
 		"=s3cr3t":                    "line 1: name before = must be letters, digits and _ only, and no digit first",
 		"A B=s3cr3t":                 "line 1: name before = must be letters, digits and _ only, and no digit first",
 		"A=\"s3cr3t\r\nB=x":          `line 1: quote is not closed on its line; a line feed in double quotes is written \n`,

@@ -89,16 +89,11 @@ func envNameProblem(name string) string {
 	switch {
 	case !validEnvName(name):
 		return "not the name of a variable: letters, digits and _ only, and no digit first"
-	case isOwnEnv(name):
-		return ownEnvProblem
+	case strings.HasPrefix(name, "HARNESS_"):
+		return "HARNESS_* is set by harness itself"
 	}
 	return ""
 }
-
-// isOwnEnv tells whether a variable is one of harness's own.
-func isOwnEnv(name string) bool { return strings.HasPrefix(name, "HARNESS_") }
-
-const ownEnvProblem = "HARNESS_* is set by harness itself"
 
 func within(s string, in func(byte) bool) bool {
 	for i := range len(s) {
