@@ -145,7 +145,7 @@ func TestRelay_FailsACallWhoseAnswerIsTorn(t *testing.T) {
 		t := r.t
 		u, a := r.start(script{}), newAgent()
 		held := a.call(u, "hold", "{}")
-		for name, want := range map[string]string{"broken": "no valid message", "neither": "neither a result nor an error"} {
+		for name, want := range map[string]string{"broken": "not a valid message", "neither": "neither a result nor an error"} {
 			torn := a.call(u, name, "{}")
 			if torn.wait(t); torn.err == nil || torn.err.Code != "operation_failed" || !strings.Contains(torn.err.Message, want) {
 				t.Errorf("%s: told: %s", name, torn.text)
