@@ -152,8 +152,13 @@ func TestDelegate_AnOutsiderGetsAVerdictOfEveryKind(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"harness_list", "harness_start", "list_trajectories", "sh"} {
-		if _, err := o.CallTool(ctx, &mcp.CallToolParams{Name: name, Arguments: map[string]any{}}); err == nil {
-			t.Errorf("%s was called", name)
+		r, err := o.CallTool(ctx, &mcp.CallToolParams{Name: name, Arguments: map[string]any{}})
+		if err != nil || !r.IsError {
+			t.Errorf("%s was called: %+v, %v", name, r, err)
+			continue
+		}
+		if text, ok := r.Content[0].(*mcp.TextContent); !ok || !strings.HasPrefix(text.Text, "[unknown_tool] ") {
+			t.Errorf("%s: %+v", name, r.Content[0])
 		}
 	}
 	if _, err := o.ListPrompts(ctx, nil); err == nil {

@@ -61,6 +61,8 @@ type Broker struct {
 	last     int // number of the newest session
 	topics   map[topic]*subscription
 	told     map[LeftOut]bool // guarded by mu: what an event told of
+
+	leveling sync.Mutex // see setLevels; taken before mu
 }
 
 // New returns a broker that serves first. It starts nothing.

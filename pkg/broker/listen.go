@@ -299,8 +299,11 @@ func (s *session) setLevel(line []byte, m *jsonrpc.Message) {
 }
 
 // setLevels has the upstreams log as much as the session that wants most. As
-// long as nobody has asked they log what they like.
+// long as nobody has asked they log what they like. Who asks at the same time
+// waits: what was found first must not be said last.
 func (b *Broker) setLevels() {
+	b.leveling.Lock()
+	defer b.leveling.Unlock()
 	var most severity
 	for _, s := range b.snapshot() {
 		s.mu.Lock()

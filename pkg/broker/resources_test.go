@@ -238,3 +238,29 @@ func TestSession_LogMessagesAreFilteredForEach(t *testing.T) {
 		}
 	}
 }
+
+// Sessions that ask at the same time, as all do that come back to a daemon, leave
+// the upstream with what the one that wants most wants.
+func TestSession_LevelsThatMeetEndAtTheWidest(t *testing.T) {
+	up := newKeeping()
+	f := newFixture(t, []broker.Offer{{Key: "up", Upstream: up, Known: true}}, nil)
+	levels := []string{"alert", "error", "notice", "warning"}
+	var agents []*agent
+	for range levels {
+		agents = append(agents, f.greeted())
+	}
+	for round := range 200 {
+		var asking sync.WaitGroup
+		for i, a := range agents {
+			level := levels[(i+round)%len(levels)]
+			asking.Go(func() {
+				a.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"logging/setLevel","params":{"level":%q}}`, round, level))
+				a.read()
+			})
+		}
+		asking.Wait()
+		if heard := up.heard(); heard[len(heard)-1] != "level notice" {
+			t.Fatalf("round %d: the last word was %q", round, heard[len(heard)-1])
+		}
+	}
+}
