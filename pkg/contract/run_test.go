@@ -325,6 +325,19 @@ func TestRun_AnInterruptedSessionGoesOnWhenAskedTo(t *testing.T) {
 	}
 }
 
+// slowToOpen ends the bench's runner and returns one after it, which opens what
+// that left only once release is closed, and closes entered before.
+func (b *bench) slowToOpen(t *testing.T) (again *Runner, entered, release chan struct{}) {
+	t.Helper()
+	b.Stop()
+	b.file(t, "go", "")
+	entered, release = make(chan struct{}), make(chan struct{})
+	return &Runner{Engine: b.Engine, Ledger: b.Ledger, Principal: b.Principal, Reap: func(context.Context) {
+		close(entered)
+		<-release
+	}}, entered, release
+}
+
 // A session that takes its time to be opened holds up nobody but those who want
 // the same one.
 func TestRun_OpensEachSessionForItself(t *testing.T) {
@@ -332,13 +345,7 @@ func TestRun_OpensEachSessionForItself(t *testing.T) {
 	text := sh("touch begun; test -e go || sleep 60")
 	b.begin(t, "slow", text)
 	until(t, func() bool { return exists(b.root, "begun") })
-	b.Stop()
-	b.file(t, "go", "")
-	entered, release := make(chan struct{}), make(chan struct{})
-	again := &Runner{Engine: b.Engine, Ledger: b.Ledger, Principal: b.Principal, Reap: func(context.Context) {
-		close(entered)
-		<-release
-	}}
+	again, entered, release := b.slowToOpen(t)
 	t.Cleanup(again.Stop)
 	type opened struct {
 		x   *Execution
@@ -381,13 +388,7 @@ func TestStop_InterruptsWhatIsBeingOpened(t *testing.T) {
 	text := sh("touch begun; test -e go || sleep 60; touch again")
 	b.begin(t, "s", text)
 	until(t, func() bool { return exists(b.root, "begun") })
-	b.Stop()
-	b.file(t, "go", "")
-	entered, release := make(chan struct{}), make(chan struct{})
-	again := &Runner{Engine: b.Engine, Ledger: b.Ledger, Principal: b.Principal, Reap: func(context.Context) {
-		close(entered)
-		<-release
-	}}
+	again, entered, release := b.slowToOpen(t)
 	ended := make(chan error)
 	go func() {
 		x, err := again.Run(t.Context(), Request{Session: "s", Name: "c.toml", Text: []byte(text), Root: b.root})

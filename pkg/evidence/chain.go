@@ -108,8 +108,8 @@ func IsName(s string) bool {
 // EntryName is the name of record n of a type.
 func EntryName(n int, typ string) string { return fmt.Sprintf("%04d-%s.json", n, typ) }
 
-// LostName stands for record n of which nobody knows the type.
-func LostName(n int) string { return fmt.Sprintf("%04d-*", n) }
+// lostName stands for record n of which nobody knows the type.
+func lostName(n int) string { return fmt.Sprintf("%04d-*", n) }
 
 // Holds returns a [*Fault] where the chain that ends in h is not the one that ends
 // in want: of the record that it lacks, or of all, "." for the directory.
@@ -118,7 +118,7 @@ func (h Head) Holds(want Head) error {
 	case h == want:
 		return nil
 	case h.N < want.N:
-		return &Fault{Entry: LostName(h.N + 1), Message: "missing: it was written"}
+		return &Fault{Entry: lostName(h.N + 1), Message: "missing: it was written"}
 	}
 	return &Fault{Entry: ".", Message: "not the records that were written"}
 }
@@ -227,7 +227,7 @@ func (h Head) Check(e Entry) (Record, Head, error) {
 	case n <= h.N:
 		return fault(fmt.Sprintf("record %d is there twice", n))
 	case n != h.N+1:
-		return Record{}, h, &Fault{Entry: LostName(h.N + 1), Message: fmt.Sprintf("missing: record %d follows record %d", n, h.N)}
+		return Record{}, h, &Fault{Entry: lostName(h.N + 1), Message: fmt.Sprintf("missing: record %d follows record %d", n, h.N)}
 	case IsTorn(e.Data):
 		return Record{}, h, &Fault{Entry: e.Name, Message: "torn: it was not written to its end", Torn: true}
 	}

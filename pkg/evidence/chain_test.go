@@ -67,14 +67,14 @@ func TestChain_TamperingIsFoundAndNamed(t *testing.T) {
 			entries[i].Data = append(bytes.Clone(entries[i].Data), rapid.SampledFrom([]string{"\n", " ", "{}\n", "x"}).Draw(t, "more")...)
 		case "rename":
 			entries[i].Name = rapid.SampledFrom([]string{"1-step.json", "0009-step.json", "0000-step.json", entries[i].Name + ".json", "00" + entries[i].Name, "0001-ste p.json", ".json"}).Draw(t, "name")
-			want = []string{entries[i].Name, LostName(i + 1)}
+			want = []string{entries[i].Name, lostName(i + 1)}
 		case "swap":
 			j := (i + 1) % len(entries)
-			want = append(want, entries[j].Name, LostName(min(i, j)+1))
+			want = append(want, entries[j].Name, lostName(min(i, j)+1))
 			entries[i], entries[j] = entries[j], entries[i]
 		case "drop":
 			i = min(i, len(entries)-2) // the last one is what a seal is for
-			want = []string{LostName(i + 1)}
+			want = []string{lostName(i + 1)}
 			entries = slices.Delete(entries, i, i+1)
 		case "twice":
 			entries = slices.Insert(slices.Clone(entries), i, entries[i])

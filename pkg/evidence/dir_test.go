@@ -198,7 +198,7 @@ func TestLedger_TamperingIsFoundAndNamed(t *testing.T) {
 		case "gone":
 			name = min(name, "0002-step.json") // the last one is what a seal is for
 			err = os.Remove(filepath.Join(path, "log", name))
-			want = []string{"log/" + LostName(map[string]int{"0001-step.json": 1, "0002-step.json": 2}[name])}
+			want = []string{"log/" + lostName(map[string]int{"0001-step.json": 1, "0002-step.json": 2}[name])}
 		}
 		if err != nil {
 			t.Fatal(err)
